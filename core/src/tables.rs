@@ -127,6 +127,8 @@ tables! {
     TOOL_KINDS = "tool_kinds.toml";
     /// Calls that wait, and results of what has not ended.
     WAITING = "waiting.toml";
+    /// What a person asks for: how often, and for how long.
+    WISHES = "wishes.toml";
 }
 
 /// Read a table that was compiled in; a wrong one is found by the tests of the core.

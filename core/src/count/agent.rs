@@ -11,6 +11,7 @@ use super::marks::asked::{Asked, Searches};
 use super::marks::is_courteous;
 use super::reads::{Read, Reads};
 use super::row::Row;
+use super::wishes::Wish;
 
 // An agent may look at so many things in turn while it waits: as many as a round may have.
 const CALLS_COMPARED: usize = 40;
@@ -37,6 +38,9 @@ const QUICK_STATES: i64 = 2;
 // What was made is kept so long.
 const MADE_KEPT: usize = 8;
 
+// Of so many calls it is kept how often they were made.
+const FULFILLED_KEPT: usize = 256;
+
 // With the tool, the signature of the guesses after these.
 const GUESSED: i64 = 1;
 
@@ -48,11 +52,16 @@ struct Seen {
     end_ns: i64,
     /// Since the call before it, if that is equal; else 0.
     gap_ns: i64,
-    /// How long the task had stood still up to it, and how long of that since an equal call.
+    /// How long the task had stood still up to it, and how long of that since the call was made before.
     #[serde(default)]
     still_ns: i64,
     #[serde(default)]
     pace_ns: i64,
+    /// How long its agent had paused up to it, and how long of that since the call was made before.
+    #[serde(default)]
+    paused_ns: i64,
+    #[serde(default)]
+    pause_ns: i64,
     /// Calls of the agent that did more than look, up to it.
     doing: i64,
     waits_seen: i64,
@@ -94,6 +103,9 @@ pub struct Agent {
     /// How long the task stood still since the reset, but for moments.
     #[serde(default)]
     still_ns: i64,
+    /// The same with pauses of a second or more.
+    #[serde(default)]
+    paused_ns: i64,
     /// The end of its last call that did or showed something new.
     since_ns: Option<i64>,
     /// The tool of its last call.
@@ -113,6 +125,9 @@ pub struct Agent {
     /// Its last calls in a row of programs that read what their last run wrote.
     #[serde(default)]
     settling: i64,
+    /// How often each call was made since a message asked for so many.
+    #[serde(default)]
+    fulfilled: BTreeMap<i64, i64>,
     /// Its last calls since the reset, the newest first; copies of the counts share them.
     calls: VecDeque<Arc<Seen>>,
 }
@@ -121,10 +136,14 @@ pub struct Agent {
 pub struct Waits<'a> {
     /// How long the task stood still before the turn.
     pub idle_ns: Option<i64>,
+    /// The same with the time before the messages that it answers.
+    pub quiet_ns: i64,
     /// The times that the task stood still, or a call waited.
     pub seen: &'a mut i64,
     /// The longest wait with each tool.
     pub usual_ns: &'a mut BTreeMap<i64, i64>,
+    /// What the last message asks for.
+    pub wish: Wish,
 }
 
 impl Agent {
@@ -206,6 +225,40 @@ impl Agent {
         }
     }
 
+    /// Let each call that goes well be another one, as often as a message asks for, and a response
+    /// say its words so often.
+    pub fn fulfil(&mut self, row: &mut Row, wish: Wish) {
+        if wish.times == 0 {
+            return;
+        }
+        if row.chant_times <= wish.times {
+            row.chant_times = 0;
+        }
+        if !row.is("tool") || row.failed || row.call == UNKNOWN {
+            return;
+        }
+        if self.fulfilled.len() >= FULFILLED_KEPT && !self.fulfilled.contains_key(&row.call) {
+            self.fulfilled.clear();
+        }
+        let made = self.fulfilled.entry(row.call).or_default();
+        *made += 1;
+        if *made <= wish.times {
+            for seen in [
+                &mut row.outcome,
+                &mut row.signature,
+                &mut row.search_result,
+                &mut row.check,
+            ] {
+                *seen = pair(*seen, *made);
+            }
+        }
+    }
+
+    /// Begin to count what another message asks for.
+    pub fn wish_anew(&mut self) {
+        self.fulfilled.clear();
+    }
+
     /// Count waits, and say whether the turn is a poll.
     ///
     /// A call is quiet if it only looks at something or shows what goes on, if it does not fail and
@@ -222,21 +275,23 @@ impl Agent {
         }
         // A thought between two looks is no call, as the words of a response are none.
         let is_call = row.is("tool") && !(row.pauses || row.thinks);
-        let asked_again = waits.idle_ns.is_some_and(|ns| ns >= ASKED_AGAIN_NS);
+        let asked_again = waits.quiet_ns >= ASKED_AGAIN_NS;
         if row.is("model") && self.spoke && asked_again {
             self.since_ns = None;
         }
-        if row.is("model") && !row.brief && waits.idle_ns.is_some_and(|ns| ns >= STILL_NS_MIN) {
+        if row.is("model") && !row.brief && waits.quiet_ns >= STILL_NS_MIN {
             // Whoever is asked again after a while, and writes at length, does not talk on.
             row.talks_on = UNKNOWN;
         }
-        if is_courteous(row) && waits.idle_ns.is_some_and(|ns| ns >= AWAITED_NS_MIN) {
+        if is_courteous(row) && waits.quiet_ns >= AWAITED_NS_MIN {
             // Who thanks after a while is a person; agents answer at once.
             row.reminded = UNKNOWN;
         }
         let spoke = std::mem::replace(&mut self.spoke, row.is("model"));
         let still_ns = waits.idle_ns.filter(|ns| *ns >= AWAITED_NS_MIN);
         self.still_ns = self.still_ns.saturating_add(still_ns.unwrap_or(0));
+        let paused_ns = waits.idle_ns.filter(|ns| *ns >= NS_PER_S);
+        self.paused_ns = self.paused_ns.saturating_add(paused_ns.unwrap_or(0));
         // What a game does not take in one place is another act in the next.
         row.relapses = is_call && row.failed && (row.of_place || self.went_well_before(row));
         let stood_still = waits.idle_ns.is_some_and(|ns| ns >= how.poll_wait_ns);
@@ -280,6 +335,7 @@ impl Agent {
             waited |= looks && grows && paused && place == Some(0);
             // Without a response before the call, the pause may be that of a model that thinks.
             waited |= spoke && !row.changes && self.is_by_clock(row, one);
+            waited |= !row.changes && waits.wish.is_due(between_ns);
         }
         *waits.seen += i64::from(waited);
         row.waits_seen = *waits.seen;
@@ -287,9 +343,12 @@ impl Agent {
             // Whoever says by a clock how something is, and why, says something new.
             row.search_result = pair(row.search_result, row.waits_seen + 1);
         }
-        row.polls =
-            row.pauses || row.unheard || seen.is_some_and(|one| row.waits_seen > one.waits_seen);
-        if row.polls && row.missing {
+        let backs_off = is_call && self.backs_off(row);
+        row.polls = row.pauses
+            || row.unheard
+            || backs_off
+            || seen.is_some_and(|one| row.waits_seen > one.waits_seen);
+        if row.polls && (row.missing || backs_off) {
             // What is waited for has not come: that is no failure.
             (row.own, row.tries, row.error) = (false, false, UNKNOWN);
         }
@@ -301,7 +360,7 @@ impl Agent {
             let usual_ns = waits.usual_ns.get(&row.name).copied().unwrap_or(0);
             let over_ns = row.end_ns.saturating_sub(since_ns);
             row.overdue_ns = over_ns
-                .saturating_sub(usual_ns.saturating_mul(OVER_USUAL))
+                .saturating_sub(usual_ns.saturating_mul(OVER_USUAL).max(waits.wish.watch_ns))
                 .max(0);
         }
         if is_call {
@@ -310,8 +369,12 @@ impl Agent {
             self.tool = row.name;
             // The pauses of a back-off lie between calls in a row.
             let gap_ns = if place == Some(0) { between_ns } else { 0 };
-            let pace_ns = place.map_or(0, |at| self.still_ns - self.calls[at].still_ns);
-            self.keep(row, gap_ns, pace_ns, quick);
+            // The figures of a queue change, and the clock by which it is looked at does not.
+            let last = self.calls.iter().find(|one| one.call == row.call);
+            let last = last.filter(|_| row.call != UNKNOWN);
+            let pace_ns = last.map_or(0, |one| self.still_ns - one.still_ns);
+            let pause_ns = last.map_or(0, |one| self.paused_ns - one.paused_ns);
+            self.keep(row, gap_ns, pace_ns, pause_ns, quick);
         }
     }
 
@@ -326,6 +389,19 @@ impl Agent {
             (self.later, self.later_ns) = (row.later, if row.later { self.later_ns } else { 0 });
         }
         comes
+    }
+
+    /// Whether a call that had no answer in time is made again after a longer pause each time.
+    fn backs_off(&self, row: &Row) -> bool {
+        let Some(last) = self.calls.front().filter(|one| row.ran_out && one.failed) else {
+            return false;
+        };
+        let pause_ns = self.paused_ns - last.paused_ns;
+        last.call == row.call
+            && row.call != UNKNOWN
+            && (NS_PER_S..ASKED_AGAIN_NS).contains(&pause_ns)
+            && last.pause_ns > 0
+            && pause_ns as f64 >= BACK_OFF * last.pause_ns as f64
     }
 
     /// Whether the task stood still before a look as long as before an equal one.
@@ -392,7 +468,7 @@ impl Agent {
         }
     }
 
-    fn keep(&mut self, row: &Row, gap_ns: i64, pace_ns: i64, quick: i64) {
+    fn keep(&mut self, row: &Row, gap_ns: i64, pace_ns: i64, pause_ns: i64, quick: i64) {
         self.calls.truncate(CALLS_COMPARED - 1);
         self.calls.push_front(Arc::new(Seen {
             call: row.call,
@@ -401,6 +477,8 @@ impl Agent {
             gap_ns,
             still_ns: self.still_ns,
             pace_ns,
+            paused_ns: self.paused_ns,
+            pause_ns,
             doing: self.doing,
             waits_seen: row.waits_seen,
             tool: row.name,

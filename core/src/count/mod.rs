@@ -19,3 +19,4 @@ pub mod task;
 pub(crate) mod tests;
 pub mod turn;
 pub mod undone;
+pub mod wishes;

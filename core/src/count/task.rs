@@ -8,12 +8,16 @@ use super::agent::{Agent, Waits};
 use super::codes::UNKNOWN;
 use super::drafts::Drafts;
 use super::epoch::Epoch;
-use super::how::{Counting, Messages};
+use super::how::{Counting, Messages, NS_PER_S};
 use super::marks::{Marked, mark};
 use super::row::{RESETS, Row, SPEAKERS, STATUSES, place};
 use super::steps::Steps;
 use super::turn::Turn;
 use super::undone::Trials;
+use super::wishes::Wish;
+
+// A person who says a few words again has read the answer first.
+const REPLY_NS_MIN: i64 = 2 * NS_PER_S;
 
 /// What is needed of the turn before.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -38,6 +42,9 @@ pub struct Task {
     input_total: i64,
     output_total: i64,
     before: Option<Before>,
+    /// How long the task stood still before the messages since its last other turn.
+    #[serde(default)]
+    heard_ns: i64,
     /// The trace of the last attempt.
     attempt_trace: Option<i64>,
     /// The words of earlier messages, the oldest first.
@@ -49,6 +56,9 @@ pub struct Task {
     steps: Steps,
     #[serde(default)]
     trials: Trials,
+    /// What the last message asks for.
+    #[serde(default)]
+    wish: Wish,
     #[serde(default)]
     drafts: Drafts,
     epoch: Epoch,
@@ -76,11 +86,14 @@ impl Task {
         self.drafts.judge(&mut one.row, &one.texts);
         self.trials.mark(&mut one.row);
         let idle_ns = self.idle_ns(one.start_ns);
+        let quiet_ns = self.quiet_ns(&one.row, idle_ns);
         let agent = self.agents.entry(one.row.agent).or_default();
         let waits = Waits {
             idle_ns,
+            quiet_ns,
             seen: &mut self.waits_seen,
             usual_ns: &mut self.usual_ns,
+            wish: self.wish,
         };
         agent.wait(&mut one.row, one.start_ns, waits, how);
         agent.guess(&mut one.row);
@@ -93,6 +106,7 @@ impl Task {
         } else {
             agent.act(&one.row);
         }
+        agent.fulfil(&mut one.row, self.wish);
         self.steps.mark(&mut one);
         let improves = self.epoch.progress(&mut one);
         self.epoch.attempt(&mut one.row, improves);
@@ -114,6 +128,13 @@ impl Task {
         Some(start_ns.saturating_sub(before.end_ns))
     }
 
+    /// How long it was quiet before a turn and the messages directly before it.
+    fn quiet_ns(&mut self, row: &Row, idle_ns: Option<i64>) -> i64 {
+        let quiet_ns = self.heard_ns.saturating_add(idle_ns.unwrap_or(0).max(0));
+        self.heard_ns = if row.is("user") { quiet_ns } else { 0 };
+        quiet_ns
+    }
+
     /// Set the author of a message.
     fn speak(&mut self, one: &mut Marked, how: &Counting) {
         let row = &mut one.row;
@@ -123,8 +144,19 @@ impl Task {
         if !row.is("user") {
             return;
         }
+        if self.wish != one.wish {
+            self.agents.values_mut().for_each(|agent| agent.wish_anew());
+        }
+        self.wish = one.wish;
         let place_before = self.messages.iter().position(|words| *words == row.call);
-        let again = place_before.is_some() || one.repeated != UNKNOWN;
+        let idle_ns = self
+            .before
+            .as_ref()
+            .map_or(0, |turn| one.start_ns.saturating_sub(turn.end_ns));
+        // Programs go on at once, and in more words; after a longer pause it may be a schedule.
+        let is_reply = row.few_words && (REPLY_NS_MIN..how.run_pause_ns).contains(&idle_ns);
+        let comes_again = place_before.is_some() || one.repeated != UNKNOWN;
+        let again = comes_again && !is_reply;
         let trace = self.before.as_ref().map(|turn| turn.trace);
         let attempted = self.attempt_trace.is_some() && self.attempt_trace == trace;
         let speaker = match how.messages {

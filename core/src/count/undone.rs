@@ -16,6 +16,8 @@ use crate::tables::MARKS;
 rows! {
     UNDOES: Pattern = MARKS["undoes"];
     UNDOING: Pattern = MARKS["undoing_command"];
+    GOES_TO: Pattern = MARKS["goes_to"];
+    GOES_BY_TOOL: Pattern = MARKS["goes_by_tool"];
 }
 
 // The words for what was there and what is put there, in keys of edits.
@@ -39,6 +41,18 @@ pub fn undoes(name: &str) -> bool {
 #[must_use]
 pub fn undoes_by_command(arguments: &str) -> bool {
     UNDOING.is_match(arguments)
+}
+
+/// Whether a tool goes to another revision or place, by its name.
+#[must_use]
+pub fn goes_to(name: &str) -> bool {
+    GOES_BY_TOOL.is_match(name)
+}
+
+/// Whether a command does.
+#[must_use]
+pub fn goes_by_command(arguments: &str) -> bool {
+    GOES_TO.is_match(arguments)
 }
 
 /// The code of an edit that replaces a text, and that of the edit that puts it back.
@@ -68,6 +82,9 @@ pub struct Trials {
     /// The file of the last change, where it names one.
     #[serde(default)]
     file: i64,
+    /// The code of the call that went to the revision or the place at hand.
+    #[serde(default)]
+    place: i64,
     /// Whether that was checked.
     checked: bool,
     /// The code of the edit that would put the last one back.
@@ -93,6 +110,7 @@ impl Trials {
         if !row.is("tool") {
             return;
         }
+        self.follow_places(row);
         self.follow_deploys(row);
         if self.varies(row) {
             // A flaky test is run again to see how often it fails.
@@ -120,6 +138,23 @@ impl Trials {
             self.undone &= !self.checked;
             self.change = pair(self.change.max(1), row.call);
             self.back = row.edit_back;
+        }
+    }
+
+    /// Let what a call shows be said of the revision or the place at which it is made.
+    fn follow_places(&mut self, row: &mut Row) {
+        if row.goes_to && !row.failed {
+            self.place = row.call;
+        } else if self.place != UNKNOWN {
+            for seen in [
+                &mut row.outcome,
+                &mut row.signature,
+                &mut row.error,
+                &mut row.mendable,
+                &mut row.check,
+            ] {
+                *seen = pair(*seen, self.place);
+            }
         }
     }
 
@@ -200,6 +235,29 @@ mod tests {
         let own = [&[test(0)][..], &mutants].concat();
         let errors = each(&own, |row| row.error);
         assert!([2, 5, 8, 11].iter().all(|at| errors[*at] == errors[0]));
+    }
+
+    #[test]
+    fn what_a_revision_shows_is_said_of_it() {
+        let go = |second, to: &'static str| Turn {
+            arguments: Some(to),
+            ..call(second, to, "ok")
+        };
+        let (old, older) = ("git switch old", "git switch older");
+        let turns = [
+            test(0),
+            go(1, old),
+            test(2),
+            go(3, older),
+            test(4),
+            test(5),
+            go(6, old),
+            test(7),
+        ];
+        let errors = each(&turns, |row| row.error);
+        assert!(errors[0] != errors[2] && errors[2] != errors[4]);
+        assert_eq!(errors[4], errors[5]);
+        assert_eq!(errors[2], errors[7]);
     }
 
     #[test]

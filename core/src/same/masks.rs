@@ -215,10 +215,13 @@ fn may_have_digest(text: &str) -> bool {
 
 /// Return the words of a message: lower case, without volatile parts, numbers and spacing.
 ///
-/// Numbers do not count because an orchestrator counts its rounds in the prompt. A text without
-/// words is unknown.
+/// Numbers do not count because an orchestrator counts its rounds in the prompt, unless there is
+/// nothing else. A text without words or figures is unknown.
 #[must_use]
 pub fn prompt_words(text: &str, masks: &[(Regex, String)]) -> Option<String> {
+    if is_figure(text) {
+        return Some(text.trim().to_owned());
+    }
     let words = masked(&compared(text, Form::Prompt), masks, false).to_lowercase();
     let mut words = Cow::Owned(words);
     for (mask, name) in PROMPTS.iter() {
@@ -226,6 +229,12 @@ pub fn prompt_words(text: &str, masks: &[(Regex, String)]) -> Option<String> {
     }
     let words = words.trim();
     (!words.is_empty()).then(|| words.to_owned())
+}
+
+/// Whether a text is a figure and nothing else, which a person says and no orchestrator counts.
+fn is_figure(text: &str) -> bool {
+    let has_digit = text.contains(|sign: char| sign.is_ascii_digit());
+    has_digit && !text.contains(char::is_alphabetic)
 }
 
 /// Return the ids in a text that its call's arguments name, joined; `None` without any.

@@ -12,6 +12,7 @@ rows! {
     ASKED: Pattern = PAGES["asked"];
     LISTS: Pattern = PAGES["lists"];
     TOLD: Pattern = PAGES["told"];
+    NEXT: Pattern = PAGES["next"];
 }
 
 /// Whether arguments ask for one page of many.
@@ -32,6 +33,20 @@ pub fn page_of<'a>(arguments: &str, shown: &'a str) -> Option<Cow<'a, str>> {
 #[must_use]
 pub fn without_place(text: &str) -> Cow<'_, str> {
     replaced(Cow::Borrowed(text), &TOLD, "")
+}
+
+/// Whether a call asks for a page, and its answer says where to go on from there.
+///
+/// A server that does not know the key leads to the page that was asked for.
+#[must_use]
+pub fn leads_on(arguments: &str, shown: &str) -> bool {
+    let mut places = NEXT.find_all(shown).filter_map(place_in);
+    asks_page(arguments) && places.any(|place| !arguments.contains(place))
+}
+
+/// The value of a key in quotes.
+fn place_in(told: &str) -> Option<&str> {
+    told.rsplit(['"', '\\']).find(|part| !part.is_empty())
 }
 
 #[cfg(test)]
@@ -58,5 +73,14 @@ mod tests {
         assert_ne!(read(r#"{"items":["a"],"page":3}"#), read(other));
         assert_eq!(page_of(r#"{"page":3}"#, "3 rows saved"), None);
         assert_eq!(page_of(r#"{"limit":3}"#, other), None);
+    }
+
+    #[test]
+    fn a_page_leads_to_another_one() {
+        let leads = |shown| leads_on(r#"{"cursor":"c1"}"#, shown);
+        assert!(leads(r#"{"items":[],"next_cursor":"c2"}"#));
+        assert!(!leads(r#"{"items":[],"next_cursor":"c1"}"#));
+        assert!(!leads(r#"{"items":[],"next_cursor":null}"#));
+        assert!(!leads_on(r#"{"q":"a"}"#, r#"{"next_cursor":"c2"}"#));
     }
 }

@@ -10,7 +10,7 @@ use regex::Regex;
 
 use super::text::{is_longer, line};
 use crate::patterns::{pattern, rows};
-use crate::tables::{WAITING, any_of};
+use crate::tables::{Row, WAITING, any_of};
 
 // Only the beginning and the end of a result speak of the call itself.
 const READ_CHARS: usize = 400;
@@ -35,6 +35,15 @@ rows! {
     OPEN: Forms = WAITING["open"];
 }
 
+// What takes less is no wait.
+const TOLD_NS_MIN: i64 = 2_000_000_000;
+
+static LENGTHS: LazyLock<Vec<(Regex, f64)>> = LazyLock::new(|| {
+    let unit_ns = |row: &Row| row.kind.parse().unwrap_or(0.0);
+    let rows = WAITING["lengths"].iter();
+    rows.map(|row| (pattern(&row.pattern), unit_ns(row)))
+        .collect()
+});
 static COUNTS: LazyLock<Regex> = LazyLock::new(|| pattern(&any_of(&WAITING["counts"])));
 static COUNTED: LazyLock<Regex> = LazyLock::new(|| pattern(&any_of(&WAITING["counted"])));
 static PROGRESS: LazyLock<Vec<Regex>> = LazyLock::new(|| {
@@ -61,6 +70,22 @@ pub(super) fn awaits(name: &str) -> bool {
 #[must_use]
 pub fn waits(arguments: &str) -> bool {
     ARGUMENTS.found(line(arguments))
+}
+
+/// Whether a call took as long as its arguments say, and no more than a moment longer.
+#[must_use]
+pub fn takes_as_told(arguments: &str, took_ns: i64) -> bool {
+    if took_ns < TOLD_NS_MIN || is_longer(arguments, READ_CHARS) {
+        return false;
+    }
+    let told = LENGTHS.iter().filter_map(|(form, unit_ns)| {
+        let told = form.captures(arguments)?;
+        let length = told.name("length").or_else(|| told.name("length2"))?;
+        Some(length.as_str().parse::<f64>().ok()? * unit_ns)
+    });
+    let took_ns = took_ns as f64;
+    told.into_iter()
+        .any(|told_ns| (0.98..=1.1).contains(&(took_ns / told_ns)))
 }
 
 /// Whether the arguments of a wait name what is waited for.
@@ -194,6 +219,22 @@ mod tests {
         }
         assert!(is_unfinished("3/3 built, 1/4 done"));
         assert!(is_unfinished("1.5 of 2 of 3 done"));
+    }
+
+    #[test]
+    fn a_call_that_takes_as_long_as_it_says_waits() {
+        let takes = |arguments, seconds: i64| takes_as_told(arguments, seconds * 1_000_000_000);
+        for (arguments, seconds) in [
+            (r#"{"seconds":30}"#, 30),
+            (r#"{"minuten":5}"#, 300),
+            (r#"{"duration":"5m"}"#, 300),
+            (r#"{"delayMs":20000}"#, 20),
+        ] {
+            assert!(takes(arguments, seconds), "{arguments}");
+            assert!(!takes(arguments, 4 * seconds), "{arguments}");
+        }
+        assert!(!takes(r#"{"timeout":30}"#, 30));
+        assert!(!takes(r#"{"seconds":1}"#, 1));
     }
 
     #[test]

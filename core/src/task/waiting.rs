@@ -9,6 +9,7 @@ use crate::count::marks::asked::Asked;
 use crate::count::reads::Read;
 use crate::count::row::Row;
 use crate::count::turn::{NEVER_NS, Turn};
+use crate::count::wishes::Wish;
 
 /// The id of a turn in its task, by trace, span, kind and call.
 #[must_use]
@@ -123,6 +124,10 @@ pub fn keep(one: &Marked, names: &mut Names, bytes: &mut Vec<u8>) {
     for word in read {
         put(bytes, word as u64);
     }
+    let wish = one.wish;
+    for figure in [wish.times, wish.every_ns, wish.watch_ns] {
+        put(bytes, figure as u64);
+    }
     for codes in [&one.ids, &one.texts] {
         put(bytes, codes.len() as u64);
         for code in codes {
@@ -149,6 +154,7 @@ pub fn kept<'a>(at: &Waiting, mut rest: &'a [u8], names: &'a Names, how: &Counti
     let asked = (length > 0).then(|| Box::new(Asked::read(&rest[..length])));
     rest = &rest[length..];
     let read = Read::of_words([(); 3].map(|()| take(&mut rest) as i64));
+    let [times, every_ns, watch_ns] = [(); 3].map(|()| take(&mut rest) as i64);
     let mut codes = || {
         let count = take(&mut rest);
         (0..count).map(|_| take(&mut rest) as i64).collect()
@@ -165,6 +171,11 @@ pub fn kept<'a>(at: &Waiting, mut rest: &'a [u8], names: &'a Names, how: &Counti
         repeated,
         asked,
         read,
+        wish: Wish {
+            times,
+            every_ns,
+            watch_ns,
+        },
         ids,
         texts,
         input_tokens,

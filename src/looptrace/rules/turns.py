@@ -187,7 +187,7 @@ class Turns:
     measured: Codes  # what the figures are of: the call that tests; unknown without figures
     call: Codes  # tool and arguments; what a model was given; request handed on; blockers
     outcome: Codes  # result or error of a tool; answer to a request; work of an attempt
-    look_chars: Codes  # length of a call's result; 0 for changes, -1 on a way, -2 if not shown
+    look_chars: Codes  # length of a result; 0 of changes, -1 on a way, -2 not shown, -3 done
     check: Codes  # a check and its answer, unless that is that all is well
     search_result: Codes  # what a search found, and for what if the answer is short
     error: Codes  # message of a failure that is the agent's own; of a look with its target

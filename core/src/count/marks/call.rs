@@ -5,18 +5,19 @@ use super::failure::{guesses, is_gone, is_mendable, mark_failure, names_given};
 use super::faults::{fault_of, has_no_effect, lasts, thing_of, turned_down};
 use super::looks::{UNSHOWN, answers, is_one_thing, mark_look};
 use super::notes::notes_in_file;
-use super::search::{asks_help, found, is_empty, only_looks, says_nothing};
+use super::search::{asks_help, found, is_empty, is_empty_page, only_looks, says_nothing};
 use super::states::{done_steps, state_of};
 use super::tool::{DEPLOYS, SETTLES, Tool};
 use super::{MISSING, RAN_OUT};
 use crate::count::codes::{UNKNOWN, code, code_of, pair};
 use crate::count::row::Row;
 use crate::count::turn::Turn;
-use crate::count::undone::{edit_codes, undoes_by_command};
+use crate::count::undone::{edit_codes, goes_by_command, undoes_by_command};
 use crate::patterns::rows;
 use crate::same::errors::is_vague;
 use crate::same::frames::framed;
 use crate::same::made::makes;
+use crate::same::pages::leads_on;
 use crate::same::signature::changed_file;
 use crate::same::text::head;
 use crate::same::{tools, waits};
@@ -43,9 +44,12 @@ rows! {
     UNSEEN: Pattern = MARKS["unseen"];
     LISTS: Pattern = MARKS["lists"];
     SLEEPS: Pattern = MARKS["sleeps"];
+    ACTS_DONE: Forms = MARKS["acts_done"];
     LOG_FILE: Pattern = MARKS["log_file"];
 }
 
+// The characters of what an act shows that only says that it was done.
+const DONE: i64 = -3;
 // A command begins within so much of the arguments of its call.
 const COMMAND_CHARS: usize = 500;
 // The kind of a failure that may be mended by other rights.
@@ -129,7 +133,11 @@ fn mark_wait(row: &mut Row, call: &Call) {
     let (arguments, tool) = (call.arguments, call.tool);
     // Whoever waits again for what has ended waits for nothing.
     let is_over = || waits::awaits_one(arguments) && call.shows(waits::has_ended);
-    row.pauses = (tool.pauses && !is_over()) || SLEEPS.is_match(arguments);
+    let took_ns = call.turn.end_ns.saturating_sub(call.turn.start_ns);
+    let acts = tool.changes || tool.searches || tool.reads || call.turn.failed;
+    row.pauses = (tool.pauses && !is_over())
+        || SLEEPS.is_match(arguments)
+        || !acts && waits::takes_as_told(arguments, took_ns);
     let watches = call.watches(row);
     let is_held = || call.shows(waits::is_locked);
     if !row.failed || watches || row.pauses || STATE_COMMANDS.is_match(arguments) || is_held() {
@@ -172,6 +180,7 @@ fn mark_use(row: &mut Row, call: &Call, failure: &Failure) -> bool {
     row.removes = fine && tool.removes || (by_command && tools::removes(arguments));
     let made = || tool.makes || (by_command && makes(call.turn.name, call.turn.arguments));
     row.makes = fine && !row.removes && made();
+    row.goes_to = tool.goes_to || goes_by_command(arguments);
     row.undoes = tool.undoes || undoes_by_command(arguments);
     if tool.changes
         && let Some(codes) = edit_codes(arguments)
@@ -329,6 +338,7 @@ fn mark_try(row: &mut Row, call: &Call, failure: &Failure) {
     let shows_file = failure.of_file && DATA_FILE.is_match(arguments);
     row.tries = row.own && !(is_look || failure.own_limit || failure.lost || shows_file);
     let is_of_server = |text: &str| OF_SERVER.is_match(&waits::ends_of(text));
+    row.ran_out = failed && call.is(RAN_OUT);
     row.of_server = failed && call.is(NETWORK) && call.shows(is_of_server);
     if is_mendable(call.turn) {
         row.mendable = row.outcome;
@@ -370,6 +380,13 @@ fn mark_search(row: &mut Row, call: &Call) {
     }
     if !tool.changes && call.shown.is_some() && !makes(turn.name, turn.arguments) {
         mark_look(row, arguments, call.within, tool);
+    }
+    if row.works && call.shows_within(|text| ACTS_DONE.found(text)) {
+        row.look_chars = DONE;
+    }
+    if row.look_chars > 0 && leads_on(arguments, call.within) && is_empty_page(call.within) {
+        // There is more to look through.
+        row.look_chars = 0;
     }
 }
 
@@ -418,7 +435,8 @@ fn goes_on(shown: &str, arguments: &str, tool: Tool) -> bool {
 
 /// Whether a call moves on, such as by scrolling, and does not show where it is now.
 fn moves_on(arguments: &str, shown: &str, tool: Tool) -> bool {
-    (tool.moves || MOVE_ARGUMENTS.is_match(arguments)) && MOVED.is_match(shown)
+    let moves = tool.moves || MOVE_ARGUMENTS.is_match(arguments);
+    moves && (MOVED.is_match(shown) || tool.moves && ACTS_DONE.found(shown))
 }
 
 /// Whether a call would be the same again without its result: it names what it is for, and moves

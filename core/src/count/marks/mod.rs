@@ -33,8 +33,10 @@ use super::how::{Counting, Metric};
 use super::reads::Read;
 use super::row::{KINDS, Row, place};
 use super::turn::{Price, Turn};
+use super::wishes::Wish;
 use crate::patterns::rows;
 use crate::same::kinds::EXTERNAL;
+use crate::same::rounds::has_few_words;
 use crate::tables::MARKS;
 
 rows! {
@@ -71,6 +73,8 @@ pub struct Marked {
     pub asked: Option<Box<Asked>>,
     /// What was read of a file.
     pub read: Option<Read>,
+    /// What a message asks for.
+    pub wish: Wish,
     /// The ids of what was made, or those of what is removed.
     pub ids: Vec<i64>,
     /// The longer texts that a working call wrote, or a critic was given.
@@ -93,6 +97,7 @@ pub fn mark(turn: &Turn, how: &Counting) -> Marked {
     } else {
         mark_failure(&mut row, turn, tool.searches || tool.reads);
     }
+    row.few_words = row.is("user") && turn.text.is_some_and(has_few_words);
     let ids = ids_of(&row, turn);
     let trace = code_of(turn.trace_id);
     let (metric, own_figure) = how.metric_of(row.phase, turn);
@@ -117,6 +122,11 @@ pub fn mark(turn: &Turn, how: &Counting) -> Marked {
             && is_common(turn, tool, row.search_result))
         .then(|| Box::new(Asked::of(turn, tool))),
         read: read_of(&row, turn),
+        wish: turn
+            .text
+            .filter(|_| row.is("user"))
+            .map(Wish::of)
+            .unwrap_or_default(),
         ids,
         texts: texts_of(&row, turn),
         phase: turn.phase.map(Arc::from),

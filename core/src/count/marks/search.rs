@@ -7,7 +7,7 @@ use crate::count::turn::Turn;
 use crate::patterns::rows;
 use crate::same::errors::answers_no;
 use crate::same::made::makes;
-use crate::same::pages::{asks_page, page_of, without_place};
+use crate::same::pages::{asks_page, leads_on, page_of, without_place};
 use crate::same::text::is_longer;
 use crate::same::tools::looks_by_command;
 use crate::tables::MARKS;
@@ -69,6 +69,12 @@ pub fn changes_found(arguments: &str) -> bool {
     CHANGES_FOUND.is_match(arguments)
 }
 
+/// Whether a page has nothing in it.
+#[must_use]
+pub fn is_empty_page(answer: &str) -> bool {
+    says_nothing(without_place(answer).trim_start_matches(BETWEEN))
+}
+
 /// The code of what a search found: nothing, or its tool and answer, here without its frame.
 ///
 /// Some tools say by a failure that there is nothing.
@@ -86,11 +92,13 @@ pub fn found(turn: &Turn, tool: Tool, row: &Row, answer: &str) -> i64 {
     }
     let searches = (tool.searches && !(failed && tool.changes)) || by_command();
     let lists = tool.lists && !waits && !failed;
-    if says_nothing(answer) && (searches || lists || by_look()) {
-        return NOTHING_FOUND;
-    }
     let has_page = !(waits || failed || changes()) && asks_page(arguments);
-    if has_page && says_nothing(without_place(answer).trim_start_matches(BETWEEN)) {
+    let is_empty_page = || has_page && is_empty_page(answer);
+    if is_empty_page() && leads_on(arguments, answer) {
+        // There is more to look through.
+        return UNKNOWN;
+    }
+    if is_empty_page() || says_nothing(answer) && (searches || lists || by_look()) {
         return NOTHING_FOUND;
     }
     let Some(name) = turn.name.filter(|_| !failed) else {
@@ -138,6 +146,26 @@ mod tests {
         };
         let grep = Some(r#"{"command":"grep -rn a src"}"#);
         assert_eq!(found_by(Some("search"), None, "0 rows"), NOTHING_FOUND);
+        let page = Some(r#"{"cursor":"c1"}"#);
+        let leads_to = |next| format!(r#"{{"items":[],"next_cursor":"{next}"}}"#);
+        for (next, found) in [("c2", UNKNOWN), ("c1", NOTHING_FOUND)] {
+            let shown = leads_to(next);
+            let turn = Turn {
+                name: Some("search"),
+                arguments: page,
+                result: Some(&shown),
+                ..Turn::default()
+            };
+            let row = Row {
+                outcome: 7,
+                ..Row::default()
+            };
+            assert_eq!(
+                super::found(&turn, tool(turn.name), &row, &shown),
+                found,
+                "{next}"
+            );
+        }
         assert_eq!(found_by(Some("bash"), grep, ""), NOTHING_FOUND);
         assert_eq!(found_by(Some("bash"), grep, "a.py"), code("bash") ^ 7);
         let look = |command| found_by(Some("bash"), Some(command), "");

@@ -1,7 +1,7 @@
 //! What the name of a tool says about it.
 
 use super::checks::Checker;
-use crate::count::undone::undoes;
+use crate::count::undone::{goes_to, undoes};
 use crate::patterns::rows;
 use crate::same::tools::{Kept, kept, purpose};
 use crate::tables::{MARKS, TOOL_KINDS};
@@ -96,6 +96,8 @@ pub struct Tool {
     pub removes: bool,
     /// It puts back what was changed.
     pub undoes: bool,
+    /// It goes to another revision or place.
+    pub goes_to: bool,
     /// A person answers it.
     pub asks: bool,
     /// How its answers are checked; a tool that changes something checks nothing.
@@ -145,6 +147,7 @@ impl Tool {
                 && DEPLOYS.is_match(name),
             removes: purpose.removes,
             undoes: undoes(name),
+            goes_to: goes_to(name),
             asks: ASKS.is_match(name),
             shows_state: SHOWS_STATE.is_match(name),
             assesses: ASSESSES.is_match(name),

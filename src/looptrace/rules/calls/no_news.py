@@ -6,16 +6,20 @@ import numpy as np
 
 from looptrace.rules.contract import Evaluation, Loop, Rule, Rung, ladder_setting, setting
 from looptrace.rules.needs import again, has
-from looptrace.rules.turns import UNKNOWN, Codes, Lane, LaneSpec
+from looptrace.rules.turns import UNKNOWN, Codes, Flags, Lane, LaneSpec
 from looptrace.rules.vocabulary import own, pair, same_among, streak
 
 PERCENT = 100
 # The repeated results are of several kinds in no order, so a call need not repeat the one before
 # it: two calls without news count as one round.
 ROUND = 2
-# A step on the way to what is new, and a result that the trace does not show, as `look_chars`.
+# A step on the way to what is new, a result that the trace does not show, and an act that only says
+# that it was done, as `look_chars`.
 ON_THE_WAY = -1
 UNSHOWN = -2
+DONE = -3
+# After so many acts in a row there is something to see.
+ACTS_MAX = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,9 +31,10 @@ class NoNews(Rule):
     for the same thing had found, as [same_result](same_result.md) compares them, or if it reads
     lines of a file that earlier reads showed, and nothing was changed since. Short results, such as
     "ok", and those of tools that make changes or answer about one of many things, are normal for
-    different calls. Other rules find repeats in a row or a fixed order sooner; this one
-    finds them in any order, and only warns. Calls whose results the trace does not show count if
-    nothing but such calls, all made before, come in a row.
+    different calls, and an act that only says that it was done is on the way if something new came
+    before it. Other rules find repeats in a row or a fixed order sooner; this one finds them in any
+    order, and only warns. Calls whose results the trace does not show count if nothing but such
+    calls, all made before, come in a row.
 
     ## Looping
     - `(look(page)->same act({n})->"result {n}") x8`
@@ -53,6 +58,7 @@ class NoNews(Rule):
     - `bash(mkdir {n})->"<returncode>0</returncode>\n<output>\n</output>" x20`: it is empty.
     - `bash(mkdir {n})->"Command executed.\nExit code: 0\nDirectory: /a\nOutput:" x20`
     - `(open(offer {n})->"Offer {n}" go_back()->"The list of offers, sorted by price") x20`: ways.
+    - `(click(next)->done look(page)->"page {n}") x20`: acts on the way to what is new.
     - `(look(page)->same act({n})->"a {n}" act(b{n})->"b {n}" act(c{n})->"c {n}") x8`: many are new.
     - `(user("And now?") look(page)->same) x20`: a person asked each time.
     - `(~200 read(page)->same) x20`: it waits.
@@ -79,7 +85,7 @@ class NoNews(Rule):
     @property
     def lookback(self) -> int:
         """The window, and the calls before it with which its first call is compared."""
-        return 2 * self.window
+        return 2 * self.window + ACTS_MAX
 
     def evaluate(self, lane: Lane) -> Evaluation:
         """Count at each call the calls without news among the last ones."""
@@ -100,6 +106,7 @@ class NoNews(Rule):
         stays = same_among(lane, own(lane, lane.call), self.window) == counts[0]
         shown = lane.turns.shown_before[lane.rows] & stays
         came = (np.maximum.reduce(counts) > 1) | shown
+        leads |= self._led_on(lane, came)
         old = np.where(came & ~lane.polls & ~leads, 1, UNKNOWN)
         unseen = np.minimum(self._unseen(lane), self.window)
         reached = np.maximum(same_among(lane, old, self.window) * old, unseen) // ROUND
@@ -107,6 +114,17 @@ class NoNews(Rule):
         needed = -(-self.window * self.old_percent // (ROUND * PERCENT))  # rounded up
         length = np.minimum(self.window, lane.position) + 1
         return Evaluation(reached, needed, np.full_like(old, ROUND), length, old, spans="same")
+
+    def _led_on(self, lane: Lane, came: Flags) -> Flags:
+        """Return the acts that say only that they were done, of which the first came after news."""
+        chars = lane.turns.look_chars[lane.rows]
+        acts = chars == DONE
+        row = streak(lane, acts)
+        places = (acts & (row <= ACTS_MAX) & (lane.position >= row)).nonzero()[0]
+        news = ~came & ~lane.polls & ~lane.turns.new_thought[lane.rows]
+        led: Flags = np.zeros(len(acts), dtype=np.bool_)
+        led[places] = news[places - row[places]]
+        return led
 
     def _unseen(self, lane: Lane) -> Codes:
         """Count the calls in a row without a shown result, of which all but the first came before.

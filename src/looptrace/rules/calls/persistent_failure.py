@@ -26,7 +26,8 @@ class PersistentFailure(WindowRule):
 
     A failure has not persisted if the call succeeded the last time, or, at its first time, if the
     tool's last call for another thing did, or the last call that failed in this way has since. A
-    game refuses a move in each of many places. Progress resets the counts.
+    game refuses a move in each of many places, and a test may fail in each revision, workspace or
+    cluster to which the agent goes. Progress resets the counts.
 
     ## Looping
     - `(test()->!"expected 42, got 41" edit(cart.py, {n})->ok) x3`
@@ -42,6 +43,7 @@ class PersistentFailure(WindowRule):
     - `(test()->!"expected 42" edit(cart.py, {n})->ok progress(coverage={n}0)) x8`: coverage rises.
     - `(test()->!? edit(cart.py, {n})->ok) x4`: the error is unknown.
     - `(edit(cart.py, {n})->ok test()->!"expected 42" revert()->ok) x9`: a mutation test.
+    - `(checkout(rev a{n})->ok test()->!"expected 42") x9`: it looks for the first bad revision.
     - `(validate(a{n})->!"no total" edit(a{n})->ok validate(a{n})->ok) x9`: each is mended.
     """
 

@@ -18,7 +18,9 @@ class RepeatedCall(RowRule):
     The result must be the same, too: a status that changes, or a test that fails in fewer places,
     is progress. The model's words and new thoughts between the calls do not matter. Times, ids and
     similar values in a result are masked before it is compared. Looking again after a wait is
-    polling. Recorded progress resets the count.
+    polling, and so is a call that ran out of time and comes again after a longer pause each time.
+    What a person asked for so many times is to come so often, if it goes well. Recorded progress
+    resets the count.
 
     A search in other words is the same only if the settings say how
     [meaning](../near_sameness.md) is compared.
@@ -40,6 +42,7 @@ class RepeatedCall(RowRule):
     - `fetch(?)->"timed out" x5`: the arguments are unknown.
     - `fetch(a)->? x5`: the results are unknown.
     - `fetch(a)->!"429 Too Many Requests" x5`: the failure is external.
+    - `user("Roll the stone five times.") roll(stone)->down x5`: a person asked for so many.
     - `(user("Any news?") inbox()->empty) x4`: a person asked again.
     - `(~60 job_status(7)->pending) x9`: the agent waited each time.
     - `job_status(7)->pending ~1 job_status(7)->pending ~4 job_status(7)->pending ~10

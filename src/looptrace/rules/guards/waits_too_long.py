@@ -16,7 +16,8 @@ class WaitsTooLong(TurnRule):
     An agent waits where it looks again, after a pause, at something that has not changed: a
     build, a job, a shell in the background, a mailbox. Such looks are no loop for any other
     rule. The time counts from the last call that did or showed something new. Where a wait with
-    the same tool ended in the task before, twice its time is free. The attempts of the ladder
+    the same tool ended in the task before, twice its time is free; so is the time for which a
+    person asks it to look, or a day's work (eight hours) without an end. The attempts of the ladder
     are multiples of the limit.
 
     ## Looping
@@ -29,6 +30,7 @@ class WaitsTooLong(TurnRule):
     - `(~600 job_status(7)->pending ~60 edit(a, {n})->ok) x9`: it works in between.
     - `(~500 job_status(7)->pending) x7 ~60 job_status(7)->done (~500 job_status(8)->pending) x10`:
       the first one took most of an hour.
+    - `user("Look every 10 minutes for three hours.") (~600 job_status(7)->pending) x18`
     - `(user("And now?") ~600 job_status(7)->pending) x9`: a person asked again.
     """
 

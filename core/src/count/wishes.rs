@@ -1,0 +1,167 @@
+//! What a person asks for in so many words: a call so many times, or looks for so long.
+//!
+//! A die that is to be rolled twelve times shows some figures again, and a watch over an hour sees
+//! the same for an hour.
+
+use std::sync::LazyLock;
+
+use regex::{Captures, Regex};
+
+use super::how::NS_PER_S;
+use crate::patterns::{next_place, pattern};
+use crate::same::text::{head, is_longer};
+use crate::tables::{Row, WISHES};
+
+// A longer message holds other texts, such as a page.
+const WISH_CHARS: usize = 4_000;
+// A longer one tells what a program is to do so many times.
+const TIMES_CHARS_MAX: usize = 600;
+// Whoever asks for more of a call means a load.
+const TIMES_MAX: i64 = 200;
+// A watch without an end lasts a day's work.
+const WATCH_S: i64 = 8 * 3_600;
+// Whoever watches for longer is told of it.
+const SPAN_S_MAX: i64 = 7 * 86_400;
+
+static TIMES: LazyLock<Vec<Regex>> = LazyLock::new(|| each("times"));
+static EVERY: LazyLock<Vec<Regex>> = LazyLock::new(|| each("every"));
+static SPANS: LazyLock<Vec<Regex>> = LazyLock::new(|| each("spans"));
+static NUMBERS: LazyLock<Vec<(Regex, i64)>> = LazyLock::new(|| figures("numbers"));
+static UNITS: LazyLock<Vec<(Regex, i64)>> = LazyLock::new(|| figures("units"));
+
+fn each(name: &str) -> Vec<Regex> {
+    let rows = WISHES[name].iter();
+    rows.map(|row| pattern(&row.pattern)).collect()
+}
+
+fn figures(name: &str) -> Vec<(Regex, i64)> {
+    let figure = |row: &Row| row.kind.parse().unwrap_or(0);
+    let rows = WISHES[name].iter();
+    rows.map(|row| (pattern(&row.pattern), figure(row)))
+        .collect()
+}
+
+/// What a message asks for; nothing of what it does not say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Wish {
+    /// How many times something is to be done.
+    pub times: i64,
+    /// The time between two looks.
+    pub every_ns: i64,
+    /// How long a watch is to last.
+    pub watch_ns: i64,
+}
+
+impl Wish {
+    /// Read a message.
+    #[must_use]
+    pub fn of(message: &str) -> Self {
+        let text = head(message, WISH_CHARS);
+        let is_short = !is_longer(message, TIMES_CHARS_MAX);
+        let times = found(&TIMES, text, |named| number(named, "number")).filter(|_| is_short);
+        let every_s = found(&EVERY, text, seconds);
+        let without = |text: String, form: &Regex| form.replace_all(&text, " ").into_owned();
+        let rest = EVERY.iter().fold(text.to_owned(), without);
+        let spans_s = found(&SPANS, &rest, seconds);
+        let watch_s = spans_s.or(every_s.map(|_| WATCH_S));
+        Self {
+            times: times.unwrap_or(0).min(TIMES_MAX),
+            every_ns: every_s.unwrap_or(0).min(SPAN_S_MAX) * NS_PER_S,
+            watch_ns: watch_s.unwrap_or(0).min(SPAN_S_MAX) * NS_PER_S,
+        }
+    }
+
+    /// Whether a look comes about as long after an equal one as it is to come.
+    #[must_use]
+    pub fn is_due(&self, between_ns: i64) -> bool {
+        self.every_ns > 0 && between_ns.saturating_mul(2) >= self.every_ns
+    }
+}
+
+/// The greatest figure that any match of the forms tells.
+fn found(forms: &[Regex], text: &str, figure: impl Fn(&Captures) -> Option<i64>) -> Option<i64> {
+    let mut greatest = None;
+    for form in forms {
+        let mut at = 0;
+        while let Some(named) = form.captures_at(text, at) {
+            let told = named.name("not").is_some();
+            let read = if told { None } else { figure(&named) };
+            greatest = greatest.max(read);
+            // Any word may stand before another; the next one may be the number.
+            at = if told || read.is_some() {
+                named.get_match().end()
+            } else {
+                next_place(text, named.get_match().start())
+            };
+        }
+    }
+    greatest
+}
+
+fn seconds(named: &Captures) -> Option<i64> {
+    let unit = named.name("unit").or_else(|| named.name("unit2"))?;
+    let how_many = number(named, "number").or_else(|| number(named, "number2"));
+    let is_told = named.name("number").is_some_and(|one| !one.is_empty());
+    let how_many = how_many.or((!is_told).then_some(1))?;
+    Some(how_many * figure_of(&UNITS, unit.as_str())?)
+}
+
+fn number(named: &Captures, group: &str) -> Option<i64> {
+    let text = named.name(group)?.as_str();
+    text.parse().ok().or_else(|| figure_of(&NUMBERS, text))
+}
+
+fn figure_of(figures: &[(Regex, i64)], word: &str) -> Option<i64> {
+    let row = figures.iter().find(|(form, _)| form.is_match(word))?;
+    Some(row.1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MINUTE_NS: i64 = 60 * NS_PER_S;
+
+    #[test]
+    fn so_many_times_are_asked_for() {
+        for (text, times) in [
+            ("Roll the die twelve times.", 12),
+            ("Wirf die Münze zehnmal.", 10),
+            ("Lance le test 15 fois.", 15),
+            ("请测试10次", 10),
+            ("Run the benchmark 20x.", 20),
+            ("Take eight samples of each.", 8),
+            ("Fix the test. It failed 3 times.", 0),
+            ("Make the page 10 times faster.", 0),
+            ("Fix the failing test.", 0),
+        ] {
+            assert_eq!(Wish::of(text).times, times, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_watch_is_asked_for() {
+        for (text, every, watch) in [
+            ("Look every 10 minutes for three hours.", 10, 180),
+            ("Schau alle 5 Minuten nach, zwei Stunden lang.", 5, 120),
+            ("Check it every 5 minutes until it is done.", 5, 480),
+            ("Look at it for 90 minutes.", 0, 90),
+            ("每5分钟检查一次", 5, 480),
+            (
+                "Buy it under 9, looking every quarter of an hour until 18:00.",
+                15,
+                480,
+            ),
+            ("Look at it.", 0, 0),
+        ] {
+            let wish = Wish::of(text);
+            let told = (wish.every_ns / MINUTE_NS, wish.watch_ns / MINUTE_NS);
+            assert_eq!(told, (every, watch), "{text}");
+        }
+        let long = format!("Call it 9 times. {}", "It has many words. ".repeat(40));
+        assert_eq!(Wish::of(&long).times, 0);
+        assert!(Wish::of("Look every 10 minutes.").is_due(9 * MINUTE_NS));
+        assert!(!Wish::of("Look every 10 minutes.").is_due(MINUTE_NS));
+        assert!(!Wish::default().is_due(MINUTE_NS));
+    }
+}
