@@ -133,6 +133,7 @@ mod tests {
             ("Take eight samples of each.", 8),
             ("Fix the test. It failed 3 times.", 0),
             ("Make the page 10 times faster.", 0),
+            ("Call the search at most 9 times.", 0),
             ("Fix the failing test.", 0),
         ] {
             assert_eq!(Wish::of(text).times, times, "{text}");
