@@ -29,7 +29,8 @@ static BOUND: [(&LazyLock<Table>, &[&str]); 5] = [
     (&MARKS, &[
         "asking_statement", "courtesy", "drained", "empty", "lasting_faults", "log_file",
         "move_arguments", "narrows", "no_effects", "not_taken", "nothing", "outputless", "reports",
-        "settles", "sleeps", "state_commands", "turned_down", "undoing_command", "unseen", "ways",
+        "settles", "sleeps", "state_commands", "tries_otherwise", "turned_down", "undoing_command",
+        "unseen", "ways",
     ]),
     (&ROUNDS, &["rejects"]),
     (&WAITING, &[

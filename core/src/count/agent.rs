@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::codes::{UNKNOWN, pair};
 use super::how::{Counting, NS_PER_S};
 use super::marks::asked::{Asked, Searches};
-use super::marks::is_courteous;
+use super::marks::{NOTHING_FOUND, is_courteous};
 use super::reads::{Read, Reads};
 use super::row::Row;
 use super::wishes::Wish;
@@ -92,6 +92,12 @@ pub struct Agent {
     /// Whether its last response says that it waits.
     #[serde(default)]
     says_waits: bool,
+    /// Whether its last response says that it tries in another way to find the same.
+    #[serde(default)]
+    tries_otherwise: bool,
+    /// How often it said so since a call that found something.
+    #[serde(default)]
+    tries: i64,
     /// Whether its last call was told to come again later, and how long it stood still after that.
     #[serde(default)]
     later: bool,
@@ -132,6 +138,11 @@ pub struct Agent {
     calls: VecDeque<Arc<Seen>>,
 }
 
+// Stands for what is found by another name that is tried, where it is not there either.
+const TRIED: i64 = 2;
+// Who has said so often that it tries in another way goes on to do so without a word.
+const TRIES_SAID: i64 = 2;
+
 /// What the task knows of waits.
 pub struct Waits<'a> {
     /// How long the task stood still before the turn.
@@ -155,13 +166,33 @@ impl Agent {
         } else {
             self.others += 1;
         }
+        let tries = !asked.is_note() && self.tries_again(row);
         let searches = self.searches.get_or_insert_default();
-        row.search_result = searches.thing(asked, row.search_result, row.call);
+        row.search_result = searches.thing(asked, row.search_result, row.call, tries);
     }
 
-    /// Count a call that is no search and no note.
-    pub fn act(&mut self, row: &Row) {
-        self.others += i64::from(row.is("tool"));
+    /// Whether a call that finds nothing is another try to find the same, as the agent says, or has
+    /// said more than once since it found something.
+    fn tries_again(&mut self, row: &Row) -> bool {
+        if !(row.not_there || row.search_result == NOTHING_FOUND) {
+            self.tries = 0;
+            return false;
+        }
+        let says = std::mem::take(&mut self.tries_otherwise);
+        self.tries += i64::from(says);
+        says || self.tries >= TRIES_SAID
+    }
+
+    /// Count a call that is no search and no note; one for what is not there, by a name that the
+    /// agent only tries, finds nothing of what it looks for.
+    pub fn act(&mut self, row: &mut Row) {
+        if !row.is("tool") {
+            return;
+        }
+        self.others += 1;
+        if self.tries_again(row) && row.search_result == UNKNOWN {
+            row.search_result = TRIED;
+        }
     }
 
     /// Mark a read of a file whose lines were all shown since the last change.
@@ -300,6 +331,7 @@ impl Agent {
             // Who says that it waits, and stands still, does.
             waited |= self.says_waits && still_ns.is_some();
             self.says_waits = row.awaits;
+            self.tries_otherwise = row.tries_otherwise;
         }
         waited |= self.comes_later(row, waits.idle_ns.unwrap_or(0));
         let looks = row.only_reads || row.unfinished || row.watches;

@@ -17,6 +17,8 @@ const TEXTS_MAX: usize = 4;
 // A shorter value is a name, a path or a number; of a longer one no more is read.
 const TEXT_BYTES_MIN: usize = 8;
 const TEXT_CHARS_MAX: usize = 200;
+// The last verdicts of all agents.
+const VERDICTS_KEPT: usize = 4;
 
 /// The last texts that calls of a task wrote, and how often each critic was content.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -45,6 +47,37 @@ impl Drafts {
     }
 }
 
+/// Verdicts that agents of one task gave as their whole responses, and which each agent was told.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Verdicts {
+    given: VecDeque<(i64, i64)>,
+    told: BTreeMap<i64, i64>,
+}
+
+impl Verdicts {
+    /// Keep the verdict that a response is; let another one, to the verdict of another agent, answer
+    /// a message that came before, from the second on.
+    pub fn hear(&mut self, row: &mut Row) {
+        if !row.is("model") {
+            return;
+        }
+        let is_of_other = |one: &(i64, i64)| one.0 != row.agent && one.1 == row.told_verdict;
+        let told = if row.told_verdict != UNKNOWN && self.given.iter().any(is_of_other) {
+            row.told_verdict
+        } else {
+            UNKNOWN
+        };
+        let before = self.told.insert(row.agent, told);
+        if told != UNKNOWN && before == Some(told) && row.reminded == UNKNOWN {
+            row.reminded = told;
+        }
+        if row.verdict != UNKNOWN {
+            self.given.truncate(VERDICTS_KEPT - 1);
+            self.given.push_front((row.agent, row.verdict));
+        }
+    }
+}
+
 /// The codes of the longer texts among arguments.
 #[must_use]
 pub fn codes_of_texts(arguments: &str) -> Vec<i64> {
@@ -57,7 +90,7 @@ pub fn codes_of_texts(arguments: &str) -> Vec<i64> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::{call, each};
+    use super::super::tests::{at, call, each};
     use super::*;
     use crate::count::turn::Turn;
 
@@ -70,6 +103,27 @@ mod tests {
             told(second, "write_draft", "saved"),
             told(second + 1, "critic", verdict),
         ]
+    }
+
+    #[test]
+    fn a_verdict_of_another_agent_comes_again_from_the_second_on() {
+        let said = |second, agent, given, text| Turn {
+            agent: Some(agent),
+            arguments: Some(given),
+            text: Some(text),
+            ..at(second, "model")
+        };
+        let turns = [
+            said(1, "writer", "Write it.", "Warm bread."),
+            said(2, "reviewer", "Warm bread.", "Rejected."),
+            said(3, "writer", "reviewer: Rejected.", "Good bread."),
+            said(4, "reviewer", "Good bread.", "Rejected."),
+            said(5, "writer", "Rejected.", "Bread of the town."),
+            said(6, "baker", "Abgelehnt.", "Black bread."),
+            said(7, "baker", "Abgelehnt.", "White bread."),
+        ];
+        let reminded = each(&turns, |row| row.reminded != UNKNOWN);
+        assert_eq!(reminded, [false, false, false, false, true, false, false]);
     }
 
     #[test]

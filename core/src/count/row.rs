@@ -164,14 +164,14 @@ columns! {
         polls relapses works shows silent only_calls searches shown_before unfinished new_thought
     }
     other_codes {
-        turn speaker reset input_tokens_sum input_tokens_total output_tokens_sum
+        turn speaker reset verdict told_verdict input_tokens_sum input_tokens_total output_tokens_sum
         output_tokens_total edit edit_back file
     }
     other_flags {
         own tries changes only_reads missing watches pauses brief one_thing
         unheard asks well awaits vague settles undoes guesses restates in_vain later makes removes
         states faulty hands_over of_place rewrites deploys of_server delegates thinks judges ran_out goes_to
-        few_words
+        few_words declined not_there tries_otherwise
     }
 }
 

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::agent::{Agent, Waits};
 use super::codes::UNKNOWN;
-use super::drafts::Drafts;
+use super::drafts::{Drafts, Verdicts};
 use super::epoch::Epoch;
 use super::how::{Counting, Messages, NS_PER_S};
 use super::marks::{Marked, mark};
@@ -61,6 +61,8 @@ pub struct Task {
     wish: Wish,
     #[serde(default)]
     drafts: Drafts,
+    #[serde(default)]
+    verdicts: Verdicts,
     epoch: Epoch,
 }
 
@@ -104,7 +106,7 @@ impl Task {
         if let Some(asked) = one.asked.take() {
             agent.search(&mut one.row, *asked);
         } else {
-            agent.act(&one.row);
+            agent.act(&mut one.row);
         }
         agent.fulfil(&mut one.row, self.wish);
         self.steps.mark(&mut one);
@@ -141,6 +143,7 @@ impl Task {
         if row.brief && row.reminded == UNKNOWN {
             row.reminded = self.before.as_ref().map_or(UNKNOWN, |turn| turn.repeated);
         }
+        self.verdicts.hear(row);
         if !row.is("user") {
             return;
         }

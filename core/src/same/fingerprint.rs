@@ -205,6 +205,9 @@ fn message(turn: &Turn<'_>, error: &str, asked: Option<&str>, sameness: &Samenes
     } else {
         (None, None)
     };
+    if let Some(page) = kinds::block_page(error) {
+        return blocked(page, given);
+    }
     let error = &*plainly_told(without_label(Cow::Borrowed(error), given), given);
     let text = quotes::compared_error(error, name, given, sameness);
     let text = told_in_one_notation(text, given);
@@ -213,6 +216,19 @@ fn message(turn: &Turn<'_>, error: &str, asked: Option<&str>, sameness: &Samenes
         return FIGURES.replace_all(&text, "#").into_owned();
     }
     text + &masks::named_ids(error, asked).unwrap_or_default()
+}
+
+/// A page by which a service keeps programs out: its title, and the site that was asked for.
+fn blocked(page: &str, given: Option<&str>) -> String {
+    let title = page.split(['<', '\n']).next().unwrap_or_default();
+    let given = given.unwrap_or_default();
+    let site = given.split_once("://").map_or("", |(_, rest)| rest);
+    let site = site.split(['/', '"', '?', ':', ' ', '\\']).next();
+    format!(
+        "{} {}",
+        title.trim().to_lowercase(),
+        site.unwrap_or_default()
+    )
 }
 
 fn call(turn: &Turn<'_>, asked: Option<&str>, sameness: &Sameness) -> Option<String> {

@@ -15,6 +15,10 @@ use crate::tables::{CHECKS, FAILURES};
 
 // A longer result shows something, whatever its first words are.
 const REFUSAL_CHARS_MAX: usize = 300;
+// The title of a page stands at its beginning.
+const BLOCK_PAGE_CHARS: usize = 1_000;
+// So many tags and lines may stand before it.
+const BEFORE_TITLE_MAX: usize = 12;
 // No type needs more.
 const TYPE_CHARS_MAX: usize = 200;
 // What an external cause is read from: the first and the last line. Between them is what a tool
@@ -32,6 +36,9 @@ pub const EXTERNAL: [&str; 5] = [
 // Where a command throws its errors away.
 const DROPPED: [&str; 2] = ["2>/dev/null", "2> /dev/null"];
 
+// The kind of a page by which a service keeps programs out, and of one that does so for a while.
+const KEPT_OUT: &str = "permission";
+const SLOWED: &str = "rate_limit";
 // The kind of a failure of one's own code.
 const OWN_MODULE: &str = "runtime";
 
@@ -44,6 +51,8 @@ rows! {
     FAILED_TEST: Pattern = FAILURES["failed_test"];
     ERROR_TYPE: Pattern = FAILURES["error_type"];
     REFUSAL: Pattern = FAILURES["refusals"];
+    BLOCK_PAGE: Pattern = FAILURES["block_pages"];
+    BEFORE_TITLE: Pattern = FAILURES["before_titles"];
     REFUSED: Pattern = FAILURES["refusals"] | FAILURES["timeouts"];
     VERDICT: Pattern = CHECKS["verdict"];
     MODULE: Pattern = FAILURES["module"];
@@ -98,7 +107,32 @@ pub fn says_failed(result: &str, tool: Option<&str>, arguments: Option<&str>) ->
     HEAD.is_match(result)
         || (EXITS.is_match(result) && EXIT.is_match(result))
         || is_refused(result, tool, arguments)
+        || (block_page(result).is_some() && !arguments.is_some_and(tools::looks_at_file))
         || is_usage(result)
+}
+
+/// The beginning of a page by which a service keeps programs out.
+#[must_use]
+pub fn block_page(result: &str) -> Option<&str> {
+    let title = title_of(head(result, BLOCK_PAGE_CHARS));
+    BLOCK_PAGE.find_at(title, 0).map(|place| &title[place])
+}
+
+/// A page from its title on, without the tags, the address and the status before it.
+fn title_of(page: &str) -> &str {
+    let mut rest = page;
+    for _ in 0..BEFORE_TITLE_MAX {
+        rest = rest.trim_start_matches(|sign: char| !(sign.is_alphanumeric() || sign == '<'));
+        let after = if rest.starts_with('<') {
+            rest.split_once('>').map(|(_, after)| after)
+        } else {
+            let line = BEFORE_TITLE.find_at(rest, 0);
+            line.map(|line| &rest[line.end..])
+        };
+        let Some(after) = after else { break };
+        rest = after;
+    }
+    rest
 }
 
 // Whether an answer has nothing but how a command is used.
@@ -209,6 +243,12 @@ pub fn error_kind(
     if let Some(kind) = error_type.and_then(kind_of_type) {
         return kind;
     }
+    if let Some(title) = block_page(error) {
+        // One site after the other may keep programs out, and none of them is to be waited for.
+        return kind_in(title)
+            .filter(|kind| *kind == SLOWED)
+            .unwrap_or(KEPT_OUT);
+    }
     // What was written before an exception is not its cause.
     let error = &*said(error);
     let error = raised(error).unwrap_or(error);
@@ -299,6 +339,31 @@ mod tests {
             );
             assert!(!row.others.iter().any(|text| refused(text)), "{}", row.says);
         }
+    }
+
+    #[test]
+    fn a_page_that_keeps_programs_out_has_failed_however_long_it_is() {
+        let below = "Enable cookies and reload the page. ".repeat(40);
+        let asked = Some(r#"{"url":"https://a.example/b"}"#);
+        let turn = |page: &str| says_failed(page, Some("fetch"), asked);
+        for title in [
+            "# Just a moment...\n",
+            "URL: https://a.example/b\nStatus: 403\nTitle: Just a moment...\n",
+            "<!DOCTYPE html><html lang=\"en\">\n<head><title>Just a moment...</title>",
+        ] {
+            assert!(turn(&format!("{title}{below}")), "{title}");
+        }
+        assert!(!turn(&format!("It takes just a moment...\n{below}")));
+        let saved = Some(r#"{"file_path":"a.html"}"#);
+        assert!(!says_failed(
+            &format!("# Just a moment...\n{below}"),
+            Some("read"),
+            saved
+        ));
+        assert_eq!(
+            block_page("Title: 403 Forbidden\nNo"),
+            Some("403 Forbidden\n")
+        );
     }
 
     #[test]

@@ -8,17 +8,26 @@ use crate::tables::PAGES;
 
 // A shorter answer without a list may rightly be that to each part, such as that it was saved.
 const WORDS_CHARS_MAX: usize = 100;
+// A longer answer shows something.
+const PAST_CHARS_MAX: usize = 300;
 rows! {
     ASKED: Pattern = PAGES["asked"];
     LISTS: Pattern = PAGES["lists"];
     TOLD: Pattern = PAGES["told"];
     NEXT: Pattern = PAGES["next"];
+    PAST_END: Pattern = PAGES["past_end"];
 }
 
 /// Whether arguments ask for one page of many.
 #[must_use]
 pub fn asks_page(arguments: &str) -> bool {
     ASKED.is_match(arguments)
+}
+
+/// Whether an answer says that there is no such page, because the pages have ended.
+#[must_use]
+pub fn is_past_end(shown: &str) -> bool {
+    !is_longer(shown, PAST_CHARS_MAX) && PAST_END.is_match(shown)
 }
 
 /// The page that a call asked for, without what it says of its place among the others.

@@ -9,12 +9,14 @@ use serde::{Deserialize, Serialize};
 use crate::count::codes::code;
 use crate::patterns::{pattern, replaced, rows};
 use crate::same::gist::is_joining;
-use crate::same::text::{head, is_dense};
+use crate::same::text::{head, is_dense, is_longer};
 use crate::tables::MARKS;
 
 rows! {
     APOLOGIES: Pattern = MARKS["apologies"];
     JOINING: Pattern = MARKS["joining_elsewhere"];
+    DECLINES: Pattern = MARKS["declines"];
+    DECLINES_ON: Pattern = MARKS["declines_on"];
 }
 
 // A sign of a script without spaces between words, or a word of another one.
@@ -26,6 +28,7 @@ static WORD: LazyLock<Regex> = LazyLock::new(|| {
 const PAIRS_MAX: usize = 64;
 // What is longer says more than that.
 const APOLOGY_CHARS: usize = 400;
+const DECLINED_CHARS: usize = 200;
 // Words are alike by their first characters; shorter ones stand in any sentence.
 const STEM_CHARS: usize = 4;
 // Pairs of signs that both have, in a script without spaces.
@@ -49,12 +52,56 @@ pub fn apologises(arguments: &str) -> bool {
     APOLOGIES.is_match(arguments)
 }
 
+/// Whether an answer says that somebody cannot do what is asked, and nothing else.
+///
+/// A number, a list or a colon tells something, and so does another sentence that is no advice.
+#[must_use]
+pub fn declines(answer: &str) -> bool {
+    let tells = |sign: char| sign.is_numeric() || matches!(sign, ':' | ';' | '"' | '\n');
+    let answer = answer.trim();
+    if is_longer(answer, DECLINED_CHARS) || answer.contains(tells) {
+        return false;
+    }
+    let said = without_apologies(answer);
+    if said.is_empty() {
+        return said.len() < answer.len();
+    }
+    let mut sentences = said.split_terminator(['.', '!', '?', '。']).map(str::trim);
+    sentences
+        .next()
+        .is_some_and(|first| DECLINES.is_match(first))
+        && sentences.all(|next| {
+            let next = without_apologies(next);
+            next.is_empty() || DECLINES_ON.is_match(next) || DECLINES.is_match(next)
+        })
+}
+
+/// A text without the apologies with which it begins.
+fn without_apologies(text: &str) -> &str {
+    let mut rest = text.trim_start_matches(|sign: char| !sign.is_alphanumeric());
+    while let Some(place) = APOLOGIES
+        .find_at(rest, 0)
+        .filter(|place| place.start == 0 && place.end > 0)
+    {
+        rest = rest[place.end..].trim_start_matches(|sign: char| !sign.is_alphanumeric());
+    }
+    rest
+}
+
 impl Apology {
     /// Read a text; `None` if it is long, or no apology.
     #[must_use]
     pub fn of(text: &str) -> Option<Self> {
+        APOLOGIES
+            .is_match(head(text, APOLOGY_CHARS))
+            .then(|| Self::about(text))?
+    }
+
+    /// Read what a text is about, apology or not; `None` if it is long.
+    #[must_use]
+    pub fn about(text: &str) -> Option<Self> {
         let shown = head(text, APOLOGY_CHARS);
-        if shown.len() < text.len() || !APOLOGIES.is_match(shown) {
+        if shown.len() < text.len() {
             return None;
         }
         let rest = replaced(shown.into(), &APOLOGIES, " ");
@@ -161,6 +208,34 @@ mod tests {
         ] {
             assert!(like(one, two), "{one} {two}");
         }
+    }
+
+    #[test]
+    fn who_declines_tells_nothing_else() {
+        for answer in [
+            "I'm sorry, but I'm unable to process this request at the moment.",
+            "I don't have access to the figures. Please ask the data analyst.",
+            "The check was not possible. Apologies!",
+            "Sorry!",
+            "Leider kann ich das nicht tun.",
+            "抱歉，我无法处理您的请求。",
+        ] {
+            assert!(declines(answer), "{answer}");
+        }
+        for answer in [
+            "I can't find order 7.",
+            "I cannot reproduce it. The log says no.",
+            "I can't share the plan, so I wrote: no plan",
+            "It is done.",
+            "No.",
+            "",
+        ] {
+            assert!(!declines(answer), "{answer}");
+        }
+        assert!(!declines(&format!(
+            "I can't. Please {}",
+            "wait ".repeat(60)
+        )));
     }
 
     #[test]

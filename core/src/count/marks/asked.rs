@@ -44,7 +44,7 @@ pub struct Asked {
 impl Asked {
     /// Read the arguments of a search.
     #[must_use]
-    pub fn of(turn: &Turn, tool: Tool) -> Self {
+    pub fn of(turn: &Turn, tool: Tool, declined: bool) -> Self {
         let arguments = turn.arguments.unwrap_or_default();
         let name = turn.name.unwrap_or_default();
         let each = serde_json::from_str::<serde_json::Map<String, Value>>(arguments);
@@ -59,6 +59,9 @@ impl Asked {
                 // Beside a task that is given away stands whatever was said before.
                 .filter(|(key, _)| !(tool.gives_work && key.as_str() == CONTEXT))
                 .map(|(key, value)| match value {
+                    Value::String(text) if tool.gives_work && declined => {
+                        AskedValue::declined(key, text)
+                    }
                     Value::String(text) if is_note => AskedValue::noted(key, text),
                     // An address names a page after this sign.
                     Value::String(text) if text.contains('=') => {
@@ -189,14 +192,15 @@ struct Searched {
 
 impl Searches {
     /// Return the code of a search with this answer: that of the last one with it, or another if
-    /// none of those with it may be for the same thing.
-    pub fn thing(&mut self, asked: Asked, answer: i64, call: i64) -> i64 {
+    /// none of those with it may be for the same thing. One that `tries` other words is for that.
+    pub fn thing(&mut self, asked: Asked, answer: i64, call: i64, tries: bool) -> i64 {
         let mut alike = self.0.iter().filter(|one| one.answer == answer).peekable();
         let thing = match alike.peek() {
             None => answer,
             Some(last) => {
                 let last = last.thing;
-                let again = alike.any(|one| asked.is_again(&one.asked, answer));
+                let again = (tries && answer == NOTHING_FOUND)
+                    || alike.any(|one| asked.is_again(&one.asked, answer));
                 if again { last } else { pair(answer, call) }
             }
         };
@@ -246,7 +250,7 @@ mod tests {
                 arguments: Some(arguments),
                 ..Turn::default()
             };
-            Asked::of(&turn, tool(Some("bash")))
+            Asked::of(&turn, tool(Some("bash")), false)
         };
         let count = asked(r#"{"command":"ls src | wc -l","description":"Count it"}"#);
         let more = r#"{"command":"ls src | wc -l | cut -c 1","description":"Only the figure"}"#;
@@ -266,8 +270,8 @@ mod tests {
                 arguments: Some(command),
                 ..Turn::default()
             };
-            let asked = Asked::of(&turn, tool(turn.name));
-            searches.thing(asked, answer, code(command))
+            let asked = Asked::of(&turn, tool(turn.name), false);
+            searches.thing(asked, answer, code(command), false)
         };
         assert_eq!(thing("grep refund src", NOTHING_FOUND), NOTHING_FOUND);
         assert_eq!(thing("wc -l a.csv", 7), 7);
@@ -284,7 +288,7 @@ mod tests {
             arguments: Some(arguments),
             ..Turn::default()
         };
-        Asked::of(&turn, tool(Some(name)))
+        Asked::of(&turn, tool(Some(name)), false)
     }
 
     #[test]

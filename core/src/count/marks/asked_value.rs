@@ -101,6 +101,14 @@ impl AskedValue {
         }
     }
 
+    /// The same of a request that was declined, which need only be about the same.
+    pub fn declined(key: &str, text: &str) -> Self {
+        Self {
+            apology: Apology::about(text),
+            ..Self::noted(key, text)
+        }
+    }
+
     /// Whether one has all words of the other; another number is another thing.
     pub fn is_spelling(&self, other: &Self) -> bool {
         let stems = |value: &Self| -> BTreeSet<i64> {

@@ -1,12 +1,13 @@
 //! The marks of calls.
 
+use super::apologies::declines;
 use super::asked::says_again;
 use super::failure::{guesses, is_gone, is_mendable, mark_failure, names_given};
 use super::faults::{fault_of, has_no_effect, lasts, thing_of, turned_down};
 use super::looks::{UNSHOWN, answers, is_one_thing, mark_look};
 use super::notes::notes_in_file;
 use super::search::{asks_help, found, is_empty, is_empty_page, only_looks, says_nothing};
-use super::states::{done_steps, state_of};
+use super::states::{done_steps, state_of, tells_plan};
 use super::tool::{DEPLOYS, SETTLES, Tool};
 use super::{MISSING, RAN_OUT};
 use crate::count::codes::{UNKNOWN, code, code_of, pair};
@@ -46,10 +47,13 @@ rows! {
     SLEEPS: Pattern = MARKS["sleeps"];
     ACTS_DONE: Forms = MARKS["acts_done"];
     LOG_FILE: Pattern = MARKS["log_file"];
+    NOT_THERE: Pattern = MARKS["not_there"];
 }
 
 // The characters of what an act shows that only says that it was done.
 const DONE: i64 = -3;
+// So much of an answer says that a thing is not there.
+const NOT_THERE_CHARS: usize = 200;
 // A command begins within so much of the arguments of its call.
 const COMMAND_CHARS: usize = 500;
 // The kind of a failure that may be mended by other rights.
@@ -58,6 +62,10 @@ const REFUSED: &str = "permission";
 const NETWORK: &str = "network";
 // Stands for the outcome of a question to which a person had no answer.
 const NO_ANSWER: i64 = 1;
+// Stands for that of a plan that is only told again.
+const NOTED: i64 = 3;
+// Stands for the outcome of a request that was declined.
+const DECLINED: i64 = 2;
 // The arguments of a call without any.
 const EMPTY: &str = "{}";
 
@@ -294,6 +302,11 @@ fn mark_outcome(row: &mut Row, call: &Call, failure: &Failure) {
         // In whatever words: there was no answer.
         row.outcome = NO_ANSWER;
     }
+    row.declined = !failed && call.shows_within(declines);
+    if row.declined {
+        // So is a request that nobody can do.
+        row.outcome = DECLINED;
+    }
     let may_guess = failed && !failure.of_call && !tool.in_words;
     row.guesses = may_guess && call.shows(|text| guesses(arguments, text));
     let is_hidden = |text: &str| {
@@ -359,9 +372,17 @@ fn mark_search(row: &mut Row, call: &Call) {
     let (turn, arguments, tool) = (call.turn, call.arguments, call.tool);
     let name = turn.name.unwrap_or_default();
     row.search_result = found(turn, tool, row, call.within);
+    let is_not_there = |text: &str| NOT_THERE.is_match(head(text, NOT_THERE_CHARS));
+    row.not_there = !(tool.changes || row.makes)
+        && (row.failed && call.is(MISSING) || call.shows_within(is_not_there));
     if !row.failed && tool.plans {
         // A plan of which more or less is done is another one.
-        row.search_result = pair(pair(row.name, row.outcome), done_steps(arguments) + 1);
+        let outcome = if call.shows(|text| tells_plan(arguments, text)) {
+            NOTED
+        } else {
+            row.outcome
+        };
+        row.search_result = pair(pair(row.name, outcome), done_steps(arguments) + 1);
     } else if !row.failed && (tool.takes_notes || tool.thinks || notes_in_file(name, arguments)) {
         // Whether it says the same is told by the note, whatever its tool answers.
         row.search_result = row.name;

@@ -52,6 +52,7 @@ pub fn mark_look(row: &mut Row, arguments: &str, shown: &str, tool: Tool) {
     row.look_chars = if tool.leads {
         ON_THE_WAY
     } else if is_of_many
+        || row.declined
         || is_blank(shown)
         || is_empty(shown)
         || OUTPUTLESS.is_match(&waits::ends_of(shown))

@@ -24,6 +24,7 @@ use checks::tells_fault;
 use failure::{ids_in, long_ids_in, mark_failure};
 use response::mark_response;
 pub use response::{is_brief, is_courteous};
+pub use search::NOTHING_FOUND;
 use search::is_common;
 use tool::tool;
 
@@ -120,7 +121,7 @@ pub fn mark(turn: &Turn, how: &Counting) -> Marked {
         },
         asked: (!(tool.plans || tool.updates || row.faulty)
             && is_common(turn, tool, row.search_result))
-        .then(|| Box::new(Asked::of(turn, tool))),
+        .then(|| Box::new(Asked::of(turn, tool, row.declined))),
         read: read_of(&row, turn),
         wish: turn
             .text

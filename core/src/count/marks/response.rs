@@ -14,6 +14,8 @@ rows! {
     BRIEF: Pattern = MARKS["brief"];
     REJECTS: Pattern = ROUNDS["rejects"];
     COURTESY: Pattern = MARKS["courtesy"];
+    TRIES_OTHERWISE: Pattern = MARKS["tries_otherwise"];
+    TURNS_DOWN: Pattern = ROUNDS["turns_down"];
 }
 
 // A limit of fewer tokens is meant: for a yes, a no, or the name of a class.
@@ -21,6 +23,12 @@ const CUT_TOKENS_MIN: i64 = 64;
 
 // A longer text says more.
 const COURTESY_BYTES_MAX: usize = 500;
+
+// What a response says before its calls; a longer text tells of more than the next one.
+const TRY_BYTES_MAX: usize = 400;
+
+// A verdict alone is shorter than this, with the name of who gives it.
+const VERDICT_BYTES_MAX: usize = 100;
 
 // The message that all courtesies are.
 const COURTESIES: &str = "courtesy";
@@ -48,6 +56,21 @@ fn is_courtesy(text: &str) -> bool {
     text.len() <= COURTESY_BYTES_MAX && COURTESY.is_match(text)
 }
 
+/// The code of a verdict that takes nothing and says nothing else, in whatever case and after
+/// whatever name; unknown of other texts.
+fn verdict_in(text: &str) -> i64 {
+    if text.len() > VERDICT_BYTES_MAX {
+        return UNKNOWN;
+    }
+    let said = text.rsplit_once(": ").map_or(text, |(_, said)| said);
+    let said = said.trim_matches(|sign: char| !sign.is_alphanumeric());
+    if TURNS_DOWN.is_match(said) {
+        code(&said.to_lowercase())
+    } else {
+        UNKNOWN
+    }
+}
+
 /// Set the marks of responses and attempts.
 pub fn mark_response(row: &mut Row, turn: &Turn) {
     row.silent = turn.response == Some(SILENCE);
@@ -64,6 +87,10 @@ pub fn mark_response(row: &mut Row, turn: &Turn) {
         return;
     }
     row.unheard = turn.arguments.is_some_and(waits::is_silence);
+    let last_line = turn
+        .arguments
+        .and_then(|given| given.trim_end().rsplit('\n').next());
+    row.told_verdict = last_line.map_or(UNKNOWN, verdict_in);
     let Some(text) = turn.text else { return };
     let mut signs = text
         .chars()
@@ -77,6 +104,8 @@ pub fn mark_response(row: &mut Row, turn: &Turn) {
     }
     row.brief = is_brief(text, turn.arguments);
     row.awaits = waits::says_waits(text);
+    row.tries_otherwise = text.len() <= TRY_BYTES_MAX && TRIES_OTHERWISE.is_match(text);
+    row.verdict = verdict_in(text.trim());
     if is_courtesy(text) && turn.arguments.is_some_and(is_courtesy) {
         row.reminded = code(COURTESIES);
     } else if let Some(message) = turn.arguments.filter(|text| rejects(text)) {

@@ -7,7 +7,7 @@ use crate::count::turn::Turn;
 use crate::patterns::rows;
 use crate::same::errors::answers_no;
 use crate::same::made::makes;
-use crate::same::pages::{asks_page, leads_on, page_of, without_place};
+use crate::same::pages::{asks_page, is_past_end, leads_on, page_of, without_place};
 use crate::same::text::is_longer;
 use crate::same::tools::looks_by_command;
 use crate::tables::MARKS;
@@ -35,6 +35,10 @@ pub const NOTHING_FOUND: i64 = 1;
 #[must_use]
 pub fn is_common(turn: &Turn, tool: Tool, search_result: i64) -> bool {
     let answer = turn.error.or(turn.result).unwrap_or_default();
+    if tool.moves {
+        // Past the end there is nothing, however far one moves.
+        return false;
+    }
     search_result == NOTHING_FOUND
         || (search_result != UNKNOWN && (!tool.in_words || !is_longer(answer, ANSWER_CHARS_MAX)))
 }
@@ -92,13 +96,14 @@ pub fn found(turn: &Turn, tool: Tool, row: &Row, answer: &str) -> i64 {
     }
     let searches = (tool.searches && !(failed && tool.changes)) || by_command();
     let lists = tool.lists && !waits && !failed;
-    let has_page = !(waits || failed || changes()) && asks_page(arguments);
-    let is_empty_page = || has_page && is_empty_page(answer);
+    let has_page = !(waits || changes()) && (tool.moves || asks_page(arguments));
+    let is_empty_page = || has_page && !failed && is_empty_page(answer);
     if is_empty_page() && leads_on(arguments, answer) {
         // There is more to look through.
         return UNKNOWN;
     }
-    if is_empty_page() || says_nothing(answer) && (searches || lists || by_look()) {
+    let has_nothing = says_nothing(answer) && (searches || lists || by_look());
+    if has_nothing || is_empty_page() || has_page && is_past_end(answer) {
         return NOTHING_FOUND;
     }
     let Some(name) = turn.name.filter(|_| !failed) else {

@@ -5,9 +5,13 @@ use std::sync::LazyLock;
 use regex::Regex;
 use serde_json::{Map, Value};
 
+use super::notes::texts_in;
 use crate::count::codes::{UNKNOWN, code};
 use crate::patterns::{pattern, rows};
 use crate::tables::{MARKS, TOOL_KINDS, any_of};
+
+// A shorter text of a plan is a state or an id.
+const STEP_BYTES_MIN: usize = 12;
 
 rows! {
     STATES: Pattern = TOOL_KINDS["states"];
@@ -36,6 +40,20 @@ pub fn done_steps(arguments: &str) -> i64 {
     DONE_STEPS.find_iter(arguments).count() as i64
 }
 
+/// Whether an answer only tells again what a plan has, such as "Updated todo list to [...]".
+#[must_use]
+pub fn tells_plan(arguments: &str, shown: &str) -> bool {
+    let Ok(given) = serde_json::from_str::<Value>(arguments) else {
+        return false;
+    };
+    let texts = texts_in(&given);
+    let mut steps = texts
+        .lines()
+        .filter(|step| step.len() >= STEP_BYTES_MIN)
+        .peekable();
+    steps.peek().is_some() && steps.all(|step| shown.contains(step))
+}
+
 /// Take the comments out of what is given; return whether there is a state, and a comment.
 fn take_comments(given: &mut Map<String, Value>) -> (bool, bool) {
     let all = given.len();
@@ -54,6 +72,15 @@ fn take_comments(given: &mut Map<String, Value>) -> (bool, bool) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_plan_that_is_told_again_is_no_answer() {
+        let plan = r#"{"todos":[{"content":"Inspect the code","status":"pending"}]}"#;
+        let told = "Updated todo list to [{'content': 'Inspect the code', 'status': 'pending'}]";
+        assert!(tells_plan(plan, told));
+        assert!(!tells_plan(plan, "Reviewer: add a step"));
+        assert!(!tells_plan(r#"{"todos":[]}"#, "Updated todo list to []"));
+    }
 
     #[test]
     fn steps_that_are_done_are_counted() {

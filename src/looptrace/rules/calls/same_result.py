@@ -22,16 +22,18 @@ class SameResult(RowRule):
     query, ...), commands such as `grep` and `find`, lists that are empty under one filter in
     several spellings, and pages of a list that all show the same. Other tools may rightly give
     one result for many things. Finding nothing is one answer, in whatever words, also by a
-    failure. Another answer to a command or query that only looks counts if it asks nearly the
-    same as an earlier one: it has all words of that and more, or less. Searches for many
-    things, of which a short answer holds, such as names, days or addresses, are a batch: what
-    they are given has no word in common but that of their form. A plan that is written again
-    and again counts as a search, and so does an update that sets a state as it was, and only
-    says something else of it. Notes and thoughts that say the same in other words, with no
-    other call between them, are one; so are apologies that a tool sends, and tasks that are
-    given away and get the same answer. A search may be made twice at once. Parallel searches
-    of one response count once. `repeated_call` finds the same search again, and sooner;
-    `repeated_failure` and `signature_repeat` find failures.
+    failure, or past the last page; a name that is not there either, which the agent only tries
+    by its own words, finds nothing of what it looks for. Another answer to a command or query
+    that only looks counts if it asks nearly the same as an earlier one: it has all words of
+    that and more, or less. Searches for many things, of which a short answer holds, such as
+    names, days or addresses, are a batch: what they are given has no word in common but that of
+    their form. A plan that is written again and again counts as a search, and so does an update
+    that sets a state as it was, and only says something else of it. Notes and thoughts that say
+    the same in other words, with no other call between them, are one; so are apologies that a
+    tool sends, and tasks that are given away and get the same answer, such as that nobody can
+    do them. A search may be made twice at once. Parallel searches of one response count once.
+    `repeated_call` finds the same search again, and sooner; `repeated_failure` and
+    `signature_repeat` find failures.
 
     ## Looping
     - `search(refund {n})->"no results" x5`
@@ -43,6 +45,7 @@ class SameResult(RowRule):
     - `(grep(refund {n})->"No matches found" glob_search(refund {n})->"No files found") x3`
     - `list_issues(open)->"[]" list_issues(is:open)->"[]" list_issues(OPEN)->"[]"
       list_issues(opened)->"[]" list_issues(status open)->"[]"`
+    - `(say("Perhaps user {n}.") get_user(u{n}a)->"User u{n}a not found") x5`
     - `save_memory(The user prefers dark mode.)->a save_memory(User prefers dark mode)->b
       save_memory(The user prefers the dark mode.)->c save_memory(Preference of the user: dark
       mode)->d save_memory(The user prefers dark mode in this app)->e`
@@ -56,6 +59,7 @@ class SameResult(RowRule):
     - `(write_todos(step {n})->"Updated" edit(a, {n})->ok) x9`: a plan and its work.
     - `search(refund)->"no results" x9`: `repeated_call` finds one repeated search.
     - `lookup_customer({n}@shop.example)->"[]" x9`: many customers.
+    - `(say("Next is user {n}.") get_user(u{n}a)->"User u{n}a not found") x9`: many users.
     - `list_orders(customer {n})->"[]" x9`: so are these.
     - `save_memory(The dog of the user is called Rex)->a save_memory(The user lives in Oslo now)->a
       save_memory(The user works on ships)->a save_memory(No nuts in any meal)->a save_memory(Plays
