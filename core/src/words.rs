@@ -27,10 +27,10 @@ static BOUND: [(&LazyLock<Table>, &[&str]); 5] = [
         "of_thing", "refusals", "says_no", "timeouts", "too_much", "unchanged",
     ]),
     (&MARKS, &[
-        "asking_statement", "courtesy", "drained", "empty", "lasting_faults", "log_file",
-        "move_arguments", "narrows", "no_effects", "not_taken", "nothing", "outputless", "reports",
-        "settles", "sleeps", "state_commands", "tries_otherwise", "turned_down", "undoing_command",
-        "unseen", "ways",
+        "apologies", "asking_statement", "courtesy", "declines", "drained", "empty",
+        "lasting_faults", "log_file", "move_arguments", "narrows", "no_effects", "not_taken",
+        "not_there", "nothing", "outputless", "reports", "settles", "sleeps", "state_commands",
+        "tries_otherwise", "turned_down", "undoing_command", "unseen", "ways",
     ]),
     (&ROUNDS, &["rejects"]),
     (&WAITING, &[

@@ -52,8 +52,6 @@ rows! {
 
 // The characters of what an act shows that only says that it was done.
 const DONE: i64 = -3;
-// So much of an answer says that a thing is not there.
-const NOT_THERE_CHARS: usize = 200;
 // A command begins within so much of the arguments of its call.
 const COMMAND_CHARS: usize = 500;
 // The kind of a failure that may be mended by other rights.
@@ -372,9 +370,8 @@ fn mark_search(row: &mut Row, call: &Call) {
     let (turn, arguments, tool) = (call.turn, call.arguments, call.tool);
     let name = turn.name.unwrap_or_default();
     row.search_result = found(turn, tool, row, call.within);
-    let is_not_there = |text: &str| NOT_THERE.is_match(head(text, NOT_THERE_CHARS));
     row.not_there = !(tool.changes || row.makes)
-        && (row.failed && call.is(MISSING) || call.shows_within(is_not_there));
+        && (row.failed && call.is(MISSING) || call.shows_within(|text| NOT_THERE.is_match(text)));
     if !row.failed && tool.plans {
         // A plan of which more or less is done is another one.
         let outcome = if call.shows(|text| tells_plan(arguments, text)) {
