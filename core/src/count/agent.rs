@@ -331,7 +331,9 @@ impl Agent {
             // Who says that it waits, and stands still, does.
             waited |= self.says_waits && still_ns.is_some();
             self.says_waits = row.awaits;
-            self.tries_otherwise = row.tries_otherwise;
+            if !row.only_calls {
+                self.tries_otherwise = row.tries_otherwise;
+            }
         }
         waited |= self.comes_later(row, waits.idle_ns.unwrap_or(0));
         let looks = row.only_reads || row.unfinished || row.watches;
