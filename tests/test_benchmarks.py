@@ -46,7 +46,9 @@ def crowded(seed: int) -> pl.DataFrame:
     ]
     # Equal calls name one file, by which what a look shows is told apart.
     named = pl.when(pl.col("arguments").is_not_null()).then(pl.col("call")).alias("arguments")
-    return turns(TURNS, seed).with_columns(drawn).with_columns(named)
+    # A call that ran out of time and comes after a longer pause each time would be a poll.
+    failed = pl.when(pl.col("error_kind").is_not_null()).then(pl.lit("runtime")).alias("error_kind")
+    return turns(TURNS, seed).with_columns(*drawn, failed).with_columns(named)
 
 
 def loops_agreed(table: pl.DataFrame, judging: RuleSet) -> list[plain.Loop]:

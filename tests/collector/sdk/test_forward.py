@@ -507,7 +507,8 @@ def test_an_agent_that_fails_closed_says_that_it_waits(
     unsent("http://127.0.0.1:9", protocol=protocol, gates=gates, fail_closed=True)
 
     (line,) = warnings_in(caplog)
-    assert "efused" in line
+    # On a busy machine gRPC gives up before it is refused.
+    assert "efused" in line or "DEADLINE_EXCEEDED" in line
     assert line.endswith("no step of this agent may begin until it is back (fail_closed)")
 
 
