@@ -8,16 +8,13 @@ use super::agent::{Agent, Waits};
 use super::codes::UNKNOWN;
 use super::drafts::{Drafts, Verdicts};
 use super::epoch::Epoch;
-use super::how::{Counting, Messages, NS_PER_S};
+use super::how::{Counting, Messages};
 use super::marks::{Marked, mark};
 use super::row::{RESETS, Row, SPEAKERS, STATUSES, place};
 use super::steps::Steps;
 use super::turn::Turn;
 use super::undone::Trials;
 use super::wishes::Wish;
-
-// A person who says a few words again has read the answer first.
-const REPLY_NS_MIN: i64 = 2 * NS_PER_S;
 
 /// What is needed of the turn before.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -152,14 +149,7 @@ impl Task {
         }
         self.wish = one.wish;
         let place_before = self.messages.iter().position(|words| *words == row.call);
-        let idle_ns = self
-            .before
-            .as_ref()
-            .map_or(0, |turn| one.start_ns.saturating_sub(turn.end_ns));
-        // Programs go on at once, and in more words; after a longer pause it may be a schedule.
-        let is_reply = row.few_words && (REPLY_NS_MIN..how.run_pause_ns).contains(&idle_ns);
-        let comes_again = place_before.is_some() || one.repeated != UNKNOWN;
-        let again = comes_again && !is_reply;
+        let again = place_before.is_some() || one.repeated != UNKNOWN;
         let trace = self.before.as_ref().map(|turn| turn.trace);
         let attempted = self.attempt_trace.is_some() && self.attempt_trace == trace;
         let speaker = match how.messages {

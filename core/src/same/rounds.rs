@@ -38,12 +38,6 @@ fn plain_words_in(text: &str) -> usize {
     spaced.count() + dense.div_ceil(2)
 }
 
-/// Whether a message has so few words that a person may say it again and again.
-#[must_use]
-pub fn has_few_words(text: &str) -> bool {
-    plain_words_in(head(text, ROUND_CHARS)) < ROUND_WORDS_MIN
-}
-
 /// A message without ids and numbers of rounds; `None` if it has few words.
 #[must_use]
 pub fn round_words(text: &str) -> Option<String> {

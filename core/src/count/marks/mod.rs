@@ -37,7 +37,6 @@ use super::turn::{Price, Turn};
 use super::wishes::Wish;
 use crate::patterns::rows;
 use crate::same::kinds::EXTERNAL;
-use crate::same::rounds::has_few_words;
 use crate::tables::MARKS;
 
 rows! {
@@ -98,7 +97,6 @@ pub fn mark(turn: &Turn, how: &Counting) -> Marked {
     } else {
         mark_failure(&mut row, turn, tool.searches || tool.reads);
     }
-    row.few_words = row.is("user") && turn.text.is_some_and(has_few_words);
     let ids = ids_of(&row, turn);
     let trace = code_of(turn.trace_id);
     let (metric, own_figure) = how.metric_of(row.phase, turn);
