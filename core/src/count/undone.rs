@@ -146,15 +146,7 @@ impl Trials {
         if row.goes_to && !row.failed {
             self.place = row.call;
         } else if self.place != UNKNOWN {
-            for seen in [
-                &mut row.outcome,
-                &mut row.signature,
-                &mut row.error,
-                &mut row.mendable,
-                &mut row.check,
-            ] {
-                *seen = pair(*seen, self.place);
-            }
+            tell_apart(row, self.place);
         }
     }
 
@@ -191,16 +183,21 @@ impl Trials {
         if !self.undone || self.own.contains(&row.outcome) {
             return;
         }
-        for seen in [
-            &mut row.outcome,
-            &mut row.signature,
-            &mut row.error,
-            &mut row.mendable,
-            &mut row.check,
-        ] {
-            *seen = pair(*seen, self.change);
-        }
+        tell_apart(row, self.change);
         (row.tests_failed, row.tests_total, row.coverage) = (f64::NAN, f64::NAN, f64::NAN);
+    }
+}
+
+/// Let what a call shows be equal only to what is shown under the same change, or at the same place.
+fn tell_apart(row: &mut Row, by: i64) {
+    for seen in [
+        &mut row.outcome,
+        &mut row.signature,
+        &mut row.error,
+        &mut row.mendable,
+        &mut row.check,
+    ] {
+        *seen = pair(*seen, by);
     }
 }
 

@@ -6,7 +6,7 @@ from looptrace.rules.vocabulary import NS_PER_S
 
 _NS_PER_US = 1_000
 NS_PER_MINUTE, NS_PER_HOUR = 60 * NS_PER_S, 3_600 * NS_PER_S
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # Lines of a stream without times are placed one after the other from 1970 on; no span is from then.
 KNOWN_FROM_NS = 31_536_000 * NS_PER_S
 NO_TIME = "no time"
@@ -24,7 +24,7 @@ def known_us(at_ns: int) -> str | None:
 
 def utc_us(at_ns: int) -> str:
     """Write `2026-03-14T02:11:09.000000Z`, the form of reports; nanoseconds are cut off."""
-    at = _EPOCH + timedelta(microseconds=at_ns // _NS_PER_US)
+    at = EPOCH + timedelta(microseconds=at_ns // _NS_PER_US)
     return at.replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
 
 

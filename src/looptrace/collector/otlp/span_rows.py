@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from looptrace.analyzer.schema.spans import LOGGED, NO_ITEMS, SpanRow
+from looptrace.analyzer.text.times import EPOCH
 from looptrace.errors import InputError
 
 if TYPE_CHECKING:
@@ -21,9 +22,8 @@ if TYPE_CHECKING:
 SERVICE_NAME = "service.name"
 UNSET, OK, ERROR = 0, 1, 2  # The codes of a status.
 TIME_NS_MAX = (1 << 63) - 1  # The most that the table's 64-bit integers hold: the year 2262.
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # The times of lines end before, so that what stands after the last of them has room.
-LINE_NS_MAX = (datetime(2262, 1, 1, tzinfo=UTC) - _EPOCH) // timedelta(microseconds=1) * 1_000
+LINE_NS_MAX = (datetime(2262, 1, 1, tzinfo=UTC) - EPOCH) // timedelta(microseconds=1) * 1_000
 
 _TRACE_ID = re.compile(r"(?!0+$)[0-9a-f]{32}")
 _SPAN_ID = re.compile(r"(?!0+$)[0-9a-f]{16}")
@@ -48,7 +48,7 @@ def time_ns_of(text: object) -> int | None:
     except ValueError:
         return None
     time = time if time.tzinfo else time.replace(tzinfo=UTC)
-    at_ns = (time - _EPOCH) // timedelta(microseconds=1) * 1_000
+    at_ns = (time - EPOCH) // timedelta(microseconds=1) * 1_000
     if at_ns > LINE_NS_MAX:
         raise BadSpanError(f"expected a time before 2262, found {text!r:.60}")
     return max(0, at_ns)
