@@ -214,36 +214,103 @@ impl Pattern {
 
     /// The groups of the first match.
     #[must_use]
-    pub fn captures<'t>(&self, text: &'t str) -> Option<Captures<'t>> {
-        if self.is_match(text) {
-            self.all.whole().captures(text)
-        } else {
-            None
+    pub fn captures<'t>(&self, text: &'t str) -> Option<Groups<'t>> {
+        self.is_match(text).then(|| self.captures_at(text, 0))?
+    }
+
+    /// The groups of the first match from a place on.
+    #[must_use]
+    pub fn captures_at<'t>(&self, text: &'t str, at: usize) -> Option<Groups<'t>> {
+        if text.is_ascii() {
+            let found = self.all.ascii().captures_at(text.as_bytes(), at)?;
+            return Some(Groups::Ascii(text, found));
         }
+        Some(Groups::Any(self.all.whole().captures_at(text, at)?))
     }
 
     /// The first group that takes part in the first match.
     #[must_use]
     pub fn first_group<'t>(&self, text: &'t str) -> Option<&'t str> {
-        let found = self.captures(text)?;
-        let group = found.iter().skip(1).flatten().next();
-        group.map(|group| group.as_str())
+        self.captures(text)?.given().next()
     }
 
-    /// Put something in the place of each match.
+    /// Put the groups of each match in its place.
     #[must_use]
-    pub fn replace_all<'t>(&self, text: &'t str, by: fn(&Captures) -> String) -> Cow<'t, str> {
-        if text.is_ascii() || self.all.may_match(text) {
-            self.all.whole().replace_all(text, by)
-        } else {
-            Cow::Borrowed(text)
+    pub fn keep_groups<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        if !text.is_ascii() && !self.all.may_match(text) {
+            return Cow::Borrowed(text);
         }
+        let (mut kept, mut copied) = (String::new(), 0);
+        let mut at = 0;
+        while at <= text.len()
+            && let Some(found) = self.captures_at(text, at)
+        {
+            let place = found.range();
+            kept += &text[copied..place.start];
+            kept.extend(found.given());
+            copied = place.end;
+            at = if place.is_empty() {
+                next_place(text, place.end)
+            } else {
+                place.end
+            };
+        }
+        if copied == 0 {
+            return Cow::Borrowed(text);
+        }
+        Cow::Owned(kept + &text[copied..])
     }
 
     /// The compiled pattern.
     #[must_use]
     pub fn whole(&self) -> &Regex {
         self.all.whole()
+    }
+}
+
+/// The groups of a match.
+pub enum Groups<'t> {
+    /// In a text of ASCII.
+    Ascii(&'t str, bytes::Captures<'t>),
+    /// In any other text.
+    Any(Captures<'t>),
+}
+
+impl<'t> Groups<'t> {
+    /// The place of the whole match.
+    #[must_use]
+    pub fn range(&self) -> Range<usize> {
+        match self {
+            Self::Ascii(_, found) => found.get_match().range(),
+            Self::Any(found) => found.get_match().range(),
+        }
+    }
+
+    /// The text of a group that takes part in the match.
+    #[must_use]
+    pub fn get(&self, group: usize) -> Option<&'t str> {
+        match self {
+            Self::Ascii(text, found) => found.get(group).map(|one| &text[one.range()]),
+            Self::Any(found) => found.get(group).map(|one| one.as_str()),
+        }
+    }
+
+    /// The same of a group by its name.
+    #[must_use]
+    pub fn name(&self, name: &str) -> Option<&'t str> {
+        match self {
+            Self::Ascii(text, found) => found.name(name).map(|one| &text[one.range()]),
+            Self::Any(found) => found.name(name).map(|one| one.as_str()),
+        }
+    }
+
+    /// The texts of the groups that take part in the match.
+    fn given(&self) -> impl Iterator<Item = &'t str> {
+        let groups = match self {
+            Self::Ascii(_, found) => found.len(),
+            Self::Any(found) => found.len(),
+        };
+        (1..groups).filter_map(|group| self.get(group))
     }
 }
 
@@ -296,13 +363,13 @@ fn counts(pattern: &Pattern, text: &str) -> bool {
     }
     let mut start = 0;
     while start <= text.len()
-        && let Some(found) = pattern.whole().captures_at(text, start)
+        && let Some(found) = pattern.captures_at(text, start)
     {
         if found.name(NOT).is_none() {
             return true;
         }
         // Another match may begin within one that does not count.
-        start = next_place(text, found.get_match().start());
+        start = next_place(text, found.range().start);
     }
     false
 }
@@ -325,7 +392,7 @@ mod tests {
             assert_eq!(border.is_match(text), expected, "{text}");
             assert_eq!(border.first_group(text).is_some(), expected, "{text}");
             assert_eq!(border.find_at(text, 0).is_some(), expected, "{text}");
-            let kept = border.replace_all(text, |found| found[1].to_owned());
+            let kept = border.keep_groups(text);
             assert_eq!(kept != text, expected, "{text}");
         }
         assert!(Pattern::new("[|│]".to_owned()).is_match("|"));

@@ -11,9 +11,10 @@ use std::hash::BuildHasher;
 use std::sync::LazyLock;
 
 use foldhash::fast::RandomState;
-use regex_syntax::ParserBuilder;
-use regex_syntax::ast::{self, Ast};
-use regex_syntax::hir::{Class, Hir, HirKind};
+use regex_syntax::ast::parse::Parser;
+use regex_syntax::ast::{
+    Ast, ClassBracketed, ClassSet, ClassSetItem, RepetitionKind, RepetitionRange,
+};
 
 use crate::tables::{CHECKS, FAILURES, MARKS, ROUNDS, Row, Table, WAITING, any_of};
 
@@ -44,8 +45,6 @@ const ROWS_MAX: usize = 256;
 const GRAM: usize = 4;
 // As many bits as a first-level cache has at hand.
 const GRAM_BITS: usize = 1 << 15;
-// A byte that no text has; it stands for each sign beyond ASCII in a pattern for ASCII.
-const BEYOND: u8 = 0xFF;
 // Signs beyond ASCII that are letters of ASCII in another case.
 const ALIKE: [char; 2] = ['\u{17f}', '\u{212a}'];
 // The last texts whose words are kept: the arguments, the result and the ends of one call.
@@ -116,14 +115,17 @@ impl Words {
         let (mut rows, mut beyond) = (HashMap::new(), Rows::default());
         let mut words: HashMap<Vec<u8>, Rows> = HashMap::new();
         for row in bound_rows() {
+            let Ok(parsed) = Parser::new().parse(&row.pattern) else {
+                continue; // It looks around its matches.
+            };
             let (mut found, mut bound, mut free) = (Needed::new(), Vec::new(), Vec::new());
-            for form in forms_of(&row.pattern) {
-                match words_of(&form) {
+            for (form, text) in forms_of(&parsed, &row.pattern) {
+                match words_of(form) {
                     Some(words) => {
                         found.extend(words);
-                        bound.push(form);
+                        bound.push(text);
                     }
-                    None => free.push(form),
+                    None => free.push(text),
                 }
             }
             if bound.is_empty() {
@@ -250,10 +252,10 @@ pub fn found(text: &str) -> Rows {
 
 type Needed = BTreeSet<String>;
 
-/// The forms of a pattern, which stand between its bars, each with the flags of all.
-fn forms_of(pattern: &str) -> Vec<String> {
-    let whole = || vec![pattern.to_owned()];
-    let Ok(Ast::Alternation(ref all)) = ast::parse::Parser::new().parse(pattern) else {
+/// The forms of a pattern, which stand between its bars, each with its text and the flags of all.
+fn forms_of<'a>(parsed: &'a Ast, pattern: &str) -> Vec<(&'a Ast, String)> {
+    let whole = || vec![(parsed, pattern.to_owned())];
+    let Ast::Alternation(all) = parsed else {
         return whole();
     };
     let text = |ast: &Ast| &pattern[ast.span().start.offset..ast.span().end.offset];
@@ -263,8 +265,8 @@ fn forms_of(pattern: &str) -> Vec<String> {
     }
     let others = all.asts[1..]
         .iter()
-        .map(|each| format!("{flags}{}", text(each)));
-    std::iter::once(text(&all.asts[0]).to_owned())
+        .map(|each| (each, format!("{flags}{}", text(each))));
+    std::iter::once((&all.asts[0], text(&all.asts[0]).to_owned()))
         .chain(others)
         .collect()
 }
@@ -279,21 +281,6 @@ fn flags_of(form: &Ast) -> Option<&Ast> {
     }
 }
 
-/// The words of which each match of a pattern in ASCII has one; none where it may have others.
-fn words_of(pattern: &str) -> Option<Needed> {
-    let mut parser = ParserBuilder::new().utf8(false).unicode(false).build();
-    let parsed = parser.parse(&in_ascii(pattern)).ok()?;
-    let possible = if pattern.is_ascii() {
-        Some(parsed)
-    } else {
-        possible(&parsed)
-    };
-    match possible {
-        Some(parsed) => needed(&parsed).filter(|words| shortest(words) >= GRAM),
-        None => Some(Needed::new()), // No text of ASCII has it.
-    }
-}
-
 /// A pattern for texts of ASCII, which have no sign beyond it.
 #[must_use]
 pub fn in_ascii(pattern: &str) -> String {
@@ -301,50 +288,52 @@ pub fn in_ascii(pattern: &str) -> String {
     format!("(?-u){}", parts.join(r"\xFF"))
 }
 
-/// A pattern without the forms that have a sign beyond ASCII.
-fn possible(hir: &Hir) -> Option<Hir> {
-    match hir.kind() {
-        HirKind::Literal(literal) if literal.0.contains(&BEYOND) => None,
-        HirKind::Repetition(each) => match possible(&each.sub) {
-            Some(sub) => Some(Hir::repetition(each.with(sub))),
-            None => (each.min == 0).then(Hir::empty),
-        },
-        HirKind::Capture(group) => possible(&group.sub),
-        HirKind::Concat(all) => Some(Hir::concat(
-            all.iter().map(possible).collect::<Option<_>>()?,
-        )),
-        HirKind::Alternation(all) => {
-            let all: Vec<Hir> = all.iter().filter_map(possible).collect();
-            (!all.is_empty()).then(|| Hir::alternation(all))
-        }
-        _ => Some(hir.clone()),
-    }
+/// The words of which each match in a text of ASCII has one; none where it may have others.
+fn words_of(form: &Ast) -> Option<Needed> {
+    needed(form).filter(|words| words.is_empty() || shortest(words) >= GRAM)
 }
 
-fn needed(hir: &Hir) -> Option<Needed> {
-    match hir.kind() {
-        HirKind::Alternation(all) => all.iter().try_fold(Needed::new(), |mut words, each| {
+/// The same of a part, with words of any length; no word where no text of ASCII has it.
+fn needed(part: &Ast) -> Option<Needed> {
+    match part {
+        Ast::Alternation(all) => all.asts.iter().try_fold(Needed::new(), |mut words, each| {
             words.extend(needed(each)?);
             Some(words)
         }),
-        HirKind::Repetition(each) if each.min > 0 => needed(&each.sub),
-        HirKind::Capture(group) => needed(&group.sub),
-        HirKind::Concat(all) => rarest(all),
-        HirKind::Literal(_) => Some(Needed::from([piece(hir)?])),
+        Ast::Repetition(each) if times_min(&each.op.kind) > 0 => needed(&each.ast),
+        Ast::Group(group) => needed(&group.ast),
+        Ast::Concat(all) => rarest(&all.asts),
+        Ast::Literal(literal) if !literal.c.is_ascii() => Some(Needed::new()),
+        Ast::Literal(_) => Some(Needed::from([piece(part)?])),
         _ => None,
     }
 }
 
+fn times_min(kind: &RepetitionKind) -> u32 {
+    match kind {
+        RepetitionKind::ZeroOrOne | RepetitionKind::ZeroOrMore => 0,
+        RepetitionKind::OneOrMore => 1,
+        RepetitionKind::Range(
+            RepetitionRange::Exactly(min)
+            | RepetitionRange::AtLeast(min)
+            | RepetitionRange::Bounded(min, _),
+        ) => *min,
+    }
+}
+
 /// The words of that part of a sequence whose shortest word is the longest.
-fn rarest(all: &[Hir]) -> Option<Needed> {
+fn rarest(all: &[Ast]) -> Option<Needed> {
     let mut found: Vec<Needed> = Vec::new();
     let mut run = String::new();
     for each in all {
         if let Some(piece) = piece(each) {
             run.push_str(&piece);
-        } else {
-            found.push(Needed::from([std::mem::take(&mut run)]));
-            found.extend(needed(each));
+            continue;
+        }
+        found.push(Needed::from([std::mem::take(&mut run)]));
+        match needed(each) {
+            Some(words) if words.is_empty() => return Some(words),
+            words => found.extend(words),
         }
     }
     found.push(Needed::from([run]));
@@ -356,35 +345,39 @@ fn shortest(words: &Needed) -> usize {
 }
 
 /// What stands for sure where this does, in any letter case.
-fn piece(hir: &Hir) -> Option<String> {
-    match hir.kind() {
-        HirKind::Literal(literal) => String::from_utf8(literal.0.to_vec()).ok(),
-        HirKind::Class(class) => letter(class).map(String::from),
-        HirKind::Empty | HirKind::Look(_) => Some(String::new()),
-        HirKind::Capture(group) => piece(&group.sub),
-        HirKind::Concat(all) => all.iter().map(piece).collect(),
+fn piece(part: &Ast) -> Option<String> {
+    match part {
+        Ast::Literal(literal) => literal.c.is_ascii().then(|| literal.c.into()),
+        Ast::ClassBracketed(class) => letter(class).map(String::from),
+        Ast::Empty(_) | Ast::Flags(_) | Ast::Assertion(_) => Some(String::new()),
+        Ast::Group(group) => piece(&group.ast),
+        Ast::Concat(all) => all.asts.iter().map(piece).collect(),
         _ => None,
     }
 }
 
 /// The letter that a class has in each of its cases, and nothing else.
-fn letter(class: &Class) -> Option<char> {
-    let Class::Bytes(class) = class else {
+fn letter(class: &ClassBracketed) -> Option<char> {
+    let ClassSet::Item(ClassSetItem::Union(all)) = &class.kind else {
         return None;
     };
-    let mut signs = class
-        .ranges()
-        .iter()
-        .flat_map(|range| range.start()..=range.end());
-    let first = signs.next()?.to_ascii_lowercase();
-    let is_one = signs.all(|sign| sign.to_ascii_lowercase() == first);
-    (is_one && first.is_ascii()).then_some(char::from(first))
+    let mut signs = all.items.iter().map(|item| match item {
+        ClassSetItem::Literal(literal) => Some(literal.c.to_ascii_lowercase()),
+        _ => None,
+    });
+    let first = signs.next()??;
+    let is_one = !class.negated && signs.all(|sign| sign == Some(first));
+    (is_one && first.is_ascii()).then_some(first)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::patterns::pattern;
+
+    fn parsed(pattern: &str) -> Ast {
+        Parser::new().parse(pattern).expect("it is a pattern")
+    }
 
     #[test]
     fn each_match_has_one_of_the_words() {
@@ -403,9 +396,11 @@ mod tests {
             (r"[^\n]{0,60}(?:running)?", ""),
             (r"[^\n]{0,60}(?:running|at)", ""),
             (r"[^\n]{0,60}[ab]ches", "ches"),
+            (r"[^\n]{0,60}[Rr]eaches (?:on|off)", "reaches "),
         ] {
-            let words = words_of(pattern).unwrap_or_default();
-            let words: Vec<String> = words.iter().map(|word| word.to_lowercase()).collect();
+            let words = words_of(&parsed(pattern)).unwrap_or_default();
+            let words: BTreeSet<String> = words.iter().map(|word| word.to_lowercase()).collect();
+            let words: Vec<&str> = words.iter().map(String::as_str).collect();
             assert_eq!(words.join(" "), expected, "{pattern}");
         }
     }
@@ -418,7 +413,10 @@ mod tests {
             ("a|(?i)b|c", &["a|(?i)b|c"]),
             ("^|a", &["^", "a"]),
         ] {
-            assert_eq!(forms_of(pattern), expected, "{pattern}");
+            let parsed = parsed(pattern);
+            let forms = forms_of(&parsed, pattern);
+            let texts: Vec<&str> = forms.iter().map(|(_, text)| &**text).collect();
+            assert_eq!(texts, expected, "{pattern}");
         }
         let well = split(&WAITING["well"][0].pattern).expect("it has words");
         assert!(well.free.is_some());

@@ -3,12 +3,11 @@
 //! A die that is to be rolled twelve times shows some figures again, and a watch over an hour sees
 //! the same for an hour.
 
+use std::borrow::Cow;
 use std::sync::LazyLock;
 
-use regex::{Captures, Regex};
-
 use super::how::NS_PER_S;
-use crate::patterns::{next_place, pattern};
+use crate::patterns::{Groups, Pattern, next_place, replaced};
 use crate::same::text::{head, is_longer};
 use crate::tables::{Row, WISHES};
 
@@ -23,21 +22,21 @@ const WATCH_S: i64 = 8 * 3_600;
 // Whoever watches for longer is told of it.
 const SPAN_S_MAX: i64 = 7 * 86_400;
 
-static TIMES: LazyLock<Vec<Regex>> = LazyLock::new(|| each("times"));
-static EVERY: LazyLock<Vec<Regex>> = LazyLock::new(|| each("every"));
-static SPANS: LazyLock<Vec<Regex>> = LazyLock::new(|| each("spans"));
-static NUMBERS: LazyLock<Vec<(Regex, i64)>> = LazyLock::new(|| figures("numbers"));
-static UNITS: LazyLock<Vec<(Regex, i64)>> = LazyLock::new(|| figures("units"));
+static TIMES: LazyLock<Vec<Pattern>> = LazyLock::new(|| each("times"));
+static EVERY: LazyLock<Vec<Pattern>> = LazyLock::new(|| each("every"));
+static SPANS: LazyLock<Vec<Pattern>> = LazyLock::new(|| each("spans"));
+static NUMBERS: LazyLock<Vec<(Pattern, i64)>> = LazyLock::new(|| figures("numbers"));
+static UNITS: LazyLock<Vec<(Pattern, i64)>> = LazyLock::new(|| figures("units"));
 
-fn each(name: &str) -> Vec<Regex> {
+fn each(name: &str) -> Vec<Pattern> {
     let rows = WISHES[name].iter();
-    rows.map(|row| pattern(&row.pattern)).collect()
+    rows.map(|row| Pattern::new(row.pattern.clone())).collect()
 }
 
-fn figures(name: &str) -> Vec<(Regex, i64)> {
+fn figures(name: &str) -> Vec<(Pattern, i64)> {
     let figure = |row: &Row| row.kind.parse().unwrap_or(0);
     let rows = WISHES[name].iter();
-    rows.map(|row| (pattern(&row.pattern), figure(row)))
+    rows.map(|row| (Pattern::new(row.pattern.clone()), figure(row)))
         .collect()
 }
 
@@ -60,8 +59,8 @@ impl Wish {
         let is_short = !is_longer(message, TIMES_CHARS_MAX);
         let times = found(&TIMES, text, |named| number(named, "number")).filter(|_| is_short);
         let every_s = found(&EVERY, text, seconds);
-        let without = |text: String, form: &Regex| form.replace_all(&text, " ").into_owned();
-        let rest = EVERY.iter().fold(text.to_owned(), without);
+        let without = |text, form| replaced(text, form, " ");
+        let rest = EVERY.iter().fold(Cow::Borrowed(text), without);
         let spans_s = found(&SPANS, &rest, seconds);
         let watch_s = spans_s.or(every_s.map(|_| WATCH_S));
         Self {
@@ -79,7 +78,11 @@ impl Wish {
 }
 
 /// The greatest figure that any match of the forms tells.
-fn found(forms: &[Regex], text: &str, figure: impl Fn(&Captures) -> Option<i64>) -> Option<i64> {
+fn found(
+    forms: &[Pattern],
+    text: &str,
+    figure: impl Fn(&Groups<'_>) -> Option<i64>,
+) -> Option<i64> {
     let mut greatest = None;
     for form in forms {
         let mut at = 0;
@@ -89,29 +92,29 @@ fn found(forms: &[Regex], text: &str, figure: impl Fn(&Captures) -> Option<i64>)
             greatest = greatest.max(read);
             // Any word may stand before another; the next one may be the number.
             at = if told || read.is_some() {
-                named.get_match().end()
+                named.range().end
             } else {
-                next_place(text, named.get_match().start())
+                next_place(text, named.range().start)
             };
         }
     }
     greatest
 }
 
-fn seconds(named: &Captures) -> Option<i64> {
+fn seconds(named: &Groups<'_>) -> Option<i64> {
     let unit = named.name("unit").or_else(|| named.name("unit2"))?;
     let how_many = number(named, "number").or_else(|| number(named, "number2"));
     let is_told = named.name("number").is_some_and(|one| !one.is_empty());
     let how_many = how_many.or((!is_told).then_some(1))?;
-    Some(how_many * figure_of(&UNITS, unit.as_str())?)
+    Some(how_many * figure_of(&UNITS, unit)?)
 }
 
-fn number(named: &Captures, group: &str) -> Option<i64> {
-    let text = named.name(group)?.as_str();
+fn number(named: &Groups<'_>, group: &str) -> Option<i64> {
+    let text = named.name(group)?;
     text.parse().ok().or_else(|| figure_of(&NUMBERS, text))
 }
 
-fn figure_of(figures: &[(Regex, i64)], word: &str) -> Option<i64> {
+fn figure_of(figures: &[(Pattern, i64)], word: &str) -> Option<i64> {
     let row = figures.iter().find(|(form, _)| form.is_match(word))?;
     Some(row.1)
 }

@@ -1,5 +1,6 @@
 //! Texts of failures without information: redacted ones, and an exit code and nothing else.
 
+use std::borrow::Cow;
 use std::sync::LazyLock;
 
 use regex::Regex;
@@ -7,7 +8,7 @@ use regex::Regex;
 use super::frames::framed;
 use super::text::{is_longer, strip};
 use super::waits::ends_of;
-use crate::patterns::{pattern, rows};
+use crate::patterns::{pattern, replaced, rows};
 use crate::tables::FAILURES;
 
 // Longer errors have information.
@@ -61,7 +62,7 @@ pub fn answers_no(text: &str) -> bool {
     if is_longer(text, SAYS_NOTHING_CHARS_MAX) || !EXIT_ONE.is_match(text) {
         return false;
     }
-    let shown = SHOWN_COMMAND.replace_all(text, |_| " ".to_owned());
+    let shown = replaced(Cow::Borrowed(text), &SHOWN_COMMAND, " ");
     EXIT_ONE.is_match(&shown) && (has_exit_words(&shown) || is_none(&framed(text)))
 }
 

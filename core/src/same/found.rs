@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use serde_json::Value;
 
 use super::json::{canonical, parsed};
-use crate::patterns::rows;
+use crate::patterns::{replaced, rows};
 use crate::tables::MASKS;
 
 rows! {
@@ -25,7 +25,7 @@ pub fn unordered(result: Cow<'_, str>) -> Cow<'_, str> {
     // How near one find alone is may be all that was asked for.
     let first = NEAR.find_at(&result, 0);
     let result = match first.and_then(|one| NEAR.find_at(&result, one.end)) {
-        Some(_) => Cow::Owned(NEAR.replace_all(&result, |_| String::new()).into_owned()),
+        Some(_) => replaced(result, &NEAR, ""),
         None => result,
     };
     let mut lines: Vec<&str> = result.lines().collect();

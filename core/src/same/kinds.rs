@@ -289,7 +289,6 @@ fn is_own_module(turn: &Turn, error: &str) -> bool {
     let (Some(module), Some(asked)) = (named, turn.arguments) else {
         return false;
     };
-    let module = module.as_str();
     let at = |sign: &str| asked.contains(&format!("{module}{sign}"));
     turn.kind == "tool" && [".py", ".js", ".ts", "/"].into_iter().any(at)
 }

@@ -14,13 +14,15 @@ use super::masks::FRESH;
 use super::policy::Results;
 use super::text::is_word;
 use super::tools::{purpose, reads_by_command};
-use crate::patterns::{Pattern, next_place, pattern};
-use crate::tables::{MADE, any_of};
+use crate::patterns::{Pattern, next_place, pattern, rows};
+use crate::tables::MADE;
 
-static ARGUMENTS: LazyLock<Regex> = LazyLock::new(|| any("arguments"));
-static ACTS: LazyLock<Regex> = LazyLock::new(|| any("acts"));
-static NOTHING: LazyLock<Regex> = LazyLock::new(|| any("nothing"));
-static KEYS: LazyLock<Regex> = LazyLock::new(|| any("keys"));
+rows! {
+    ARGUMENTS: Pattern = MADE["arguments"];
+    ACTS: Pattern = MADE["acts"];
+    NOTHING: Pattern = MADE["nothing"];
+    KEYS: Pattern = MADE["keys"];
+}
 // In this order where several begin at one place. As one pattern they take fifty times as long.
 static WORDS: LazyLock<Vec<Pattern>> = LazyLock::new(|| {
     let rows = MADE["words"].iter().chain(&MADE["counted"]);
@@ -38,10 +40,6 @@ static VALUE: LazyLock<Regex> = LazyLock::new(|| {
 static OF_MANY: LazyLock<Regex> = LazyLock::new(|| pattern(r"\A ?(?:of|/) ?\d"));
 
 const KEY_CHARS_MAX: usize = 61;
-
-fn any(name: &str) -> Regex {
-    pattern(&any_of(&MADE[name]))
-}
 
 /// Whether a call sends or makes something that its arguments name.
 #[must_use]

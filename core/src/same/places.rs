@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::LazyLock;
 
-use regex::{Captures, Regex};
+use regex::Regex;
 
 use crate::patterns::{Pattern, pattern, replaced, rows};
 use crate::tables::FAILURES;
@@ -46,24 +46,18 @@ pub fn printed_lines(text: &str) -> Cow<'_, str> {
 pub fn without_places(text: &str) -> String {
     let mut text = printed_lines(text);
     for step in [&FRAMES, &LINES] {
-        if let Cow::Owned(kept) = step.replace_all(&text, groups) {
+        if let Cow::Owned(kept) = step.keep_groups(&text) {
             text = Cow::Owned(kept);
         }
     }
     let text = if text.is_ascii() {
-        PLACES.replace_all(&text, groups)
+        PLACES.keep_groups(&text)
     } else {
         // No place goes over the end of a line, and few lines have letters beyond ASCII.
         let lines = text.split_inclusive('\n');
-        Cow::Owned(lines.map(|line| PLACES.replace_all(line, groups)).collect())
+        Cow::Owned(lines.map(|line| PLACES.keep_groups(line)).collect())
     };
     replaced(text, &BLANK_LINES, "\n").into_owned()
-}
-
-// What a row keeps of a match.
-fn groups(found: &Captures) -> String {
-    let groups = found.iter().skip(1).flatten();
-    groups.map(|group| group.as_str()).collect()
 }
 
 #[cfg(test)]

@@ -123,7 +123,7 @@ fn texts_of(arguments: &str) -> Option<String> {
 #[must_use]
 pub fn without_label<'a>(shown: Cow<'a, str>, arguments: Option<&str>) -> Cow<'a, str> {
     let label = arguments.and_then(|asked| LABELS.captures(asked)?.get(2));
-    let Some(label) = label.map(|label| label.as_str().trim_matches(LABEL_QUOTES)) else {
+    let Some(label) = label.map(|label| label.trim_matches(LABEL_QUOTES)) else {
         return shown;
     };
     let begins = |at: &usize| shown[..*at].ends_with(['"', '\n']) || shown[..*at].trim().is_empty();

@@ -7,11 +7,11 @@ use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::sync::LazyLock;
 
-use regex::{Captures, Regex};
+use regex::Regex;
 
 use super::masks::masked;
 use super::text::{digest, is_hex};
-use crate::patterns::{Pattern, pattern, replaced, rows};
+use crate::patterns::{Groups, Pattern, pattern, replaced, rows};
 use crate::tables::FAILURES;
 
 rows! {
@@ -118,14 +118,14 @@ fn innermost(frames: &[&str]) -> Option<String> {
 
 fn frame_place(frame: &str) -> Option<String> {
     match FRAME_PLACES.iter().find_map(|each| each.captures(frame)) {
-        Some(found) => Some(line_of(&found)),
+        Some(found) => line_of(&found),
         None => FRAME_FUNCTIONS.first_group(frame).map(str::to_owned),
     }
 }
 
 fn place_in_text(text: &str) -> Option<String> {
     if let Some(found) = LINE_IN_TEXT.captures(text) {
-        return Some(line_of(&found));
+        return line_of(&found);
     }
     let named = FILE_IN_TEXT
         .first_group(text)
@@ -133,13 +133,10 @@ fn place_in_text(text: &str) -> Option<String> {
     named.map(str::to_owned)
 }
 
-fn line_of(found: &Captures) -> String {
-    let file = &found[1];
-    format!(
-        "{}:{}",
-        file.strip_prefix("file://").unwrap_or(file),
-        &found[2]
-    )
+fn line_of(found: &Groups<'_>) -> Option<String> {
+    let file = found.get(1)?;
+    let file = file.strip_prefix("file://").unwrap_or(file);
+    Some(format!("{file}:{}", found.get(2)?))
 }
 
 #[cfg(test)]

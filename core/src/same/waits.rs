@@ -3,14 +3,11 @@
 //! Which calls are polls is decided by these marks and by time, where turns are counted.
 
 use std::borrow::Cow;
-use std::slice;
 use std::sync::LazyLock;
 
-use regex::Regex;
-
 use super::text::{is_longer, line};
-use crate::patterns::{pattern, rows};
-use crate::tables::{Row, WAITING, any_of};
+use crate::patterns::{Pattern, rows};
+use crate::tables::{Row, WAITING};
 
 // Only the beginning and the end of a result speak of the call itself.
 const READ_CHARS: usize = 400;
@@ -33,22 +30,22 @@ rows! {
     SAYS_WAITS: Forms = WAITING["says_waits"];
     WELL: Forms = WAITING["well"];
     OPEN: Forms = WAITING["open"];
+    COUNTS: Pattern = WAITING["counts"];
+    COUNTED: Pattern = WAITING["counted"];
 }
 
 // What takes less is no wait.
 const TOLD_NS_MIN: i64 = 2_000_000_000;
 
-static LENGTHS: LazyLock<Vec<(Regex, f64)>> = LazyLock::new(|| {
+static LENGTHS: LazyLock<Vec<(Pattern, f64)>> = LazyLock::new(|| {
     let unit_ns = |row: &Row| row.kind.parse().unwrap_or(0.0);
     let rows = WAITING["lengths"].iter();
-    rows.map(|row| (pattern(&row.pattern), unit_ns(row)))
+    rows.map(|row| (Pattern::new(row.pattern.clone()), unit_ns(row)))
         .collect()
 });
-static COUNTS: LazyLock<Regex> = LazyLock::new(|| pattern(&any_of(&WAITING["counts"])));
-static COUNTED: LazyLock<Regex> = LazyLock::new(|| pattern(&any_of(&WAITING["counted"])));
-static PROGRESS: LazyLock<Vec<Regex>> = LazyLock::new(|| {
-    let rows = WAITING["progress"].iter().map(slice::from_ref);
-    rows.map(|row| pattern(&any_of(row))).collect()
+static PROGRESS: LazyLock<Vec<Pattern>> = LazyLock::new(|| {
+    let rows = WAITING["progress"].iter();
+    rows.map(|row| Pattern::new(row.pattern.clone())).collect()
 });
 
 /// Whether a tool does nothing but wait, by its name.
@@ -81,7 +78,7 @@ pub fn takes_as_told(arguments: &str, took_ns: i64) -> bool {
     let told = LENGTHS.iter().filter_map(|(form, unit_ns)| {
         let told = form.captures(arguments)?;
         let length = told.name("length").or_else(|| told.name("length2"))?;
-        Some(length.as_str().parse::<f64>().ok()? * unit_ns)
+        Some(length.parse::<f64>().ok()? * unit_ns)
     });
     let took_ns = took_ns as f64;
     told.into_iter()
@@ -168,18 +165,18 @@ fn has_more_to_count(text: &str) -> bool {
     let is_inside = |sign: char| sign.is_numeric() || matches!(sign, '.' | '/' | '-');
     let mut start = 0;
     while let Some(pair) = COUNTS.captures_at(text, start) {
-        let (whole, [done, all]) = (pair.get_match(), pair.extract().1);
-        let stands_alone = !text[..whole.start()].ends_with(is_inside)
-            && !text[whole.end()..].starts_with(is_inside);
+        let whole = pair.range();
+        let stands_alone =
+            !text[..whole.start].ends_with(is_inside) && !text[whole.end..].starts_with(is_inside);
         // A digit is one byte, and the words are looked for from the last one.
-        if stands_alone && COUNTED.is_match(&text[whole.end() - 1..]) {
-            if number(done) < number(all) {
+        if stands_alone && COUNTED.is_match(&text[whole.end - 1..]) {
+            if number(pair.get(1)) < number(pair.get(2)) {
                 return true;
             }
-            start = whole.end();
+            start = whole.end;
         } else {
             // A pair may begin within one that is part of a date or a path.
-            start = whole.start() + 1;
+            start = whole.start + 1;
         }
     }
     false
@@ -192,12 +189,14 @@ fn is_below_its_end(text: &str) -> bool {
         .iter()
         .filter(|_| may)
         .filter_map(|form| form.captures(text));
-    pairs.any(|pair| number(&pair["done"]) < number(&pair["all"]))
+    pairs.any(|pair| number(pair.name("done")) < number(pair.name("all")))
 }
 
 // Nine digits at most.
-fn number(digits: &str) -> u32 {
-    digits.parse().unwrap_or(0)
+fn number(digits: Option<&str>) -> u32 {
+    digits
+        .and_then(|digits| digits.parse().ok())
+        .unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Answers that tell of one fault, whatever else was tried or is told: a price that is not taken, a
 //! loss that is no number, a pod that crashes.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
@@ -8,7 +9,7 @@ use serde_json::{Map, Value};
 use crate::count::codes::{UNKNOWN, code, code_of, pair};
 use crate::count::row::Row;
 use crate::count::turn::Turn;
-use crate::patterns::rows;
+use crate::patterns::{replaced, rows};
 use crate::same::masks::masked;
 use crate::same::text::is_longer;
 use crate::same::tools::looks_at_file;
@@ -32,9 +33,11 @@ const NOT_TAKEN_CHARS_MAX: usize = 300;
 /// person, however the name is written.
 #[must_use]
 pub fn thing_of(arguments: &str) -> i64 {
-    code(&plainly_named(
-        &KNOBS.replace_all(arguments, |_| String::new()),
-    ))
+    code(&plainly_named(&replaced(
+        Cow::Borrowed(arguments),
+        &KNOBS,
+        "",
+    )))
 }
 
 /// A text in lower case, without what joins a letter and its next sign in a name.
