@@ -1,8 +1,9 @@
 """`looptrace` as forks of one process, because imports are most of the time of a start.
 
 That process begins with the first command and ends with the tests. It has imported what a server
-needs, and used none of it: the pool of Polars would not live through a fork. A fork has its own
-environment, input and output, and ends as an interpreter does.
+needs, and found a loop without Polars, whose pool would not live through a fork: the core has its
+patterns then, which each server would compile anew. A fork has its own environment, input and
+output, and ends as an interpreter does.
 """
 
 import atexit
@@ -19,12 +20,17 @@ from importlib import import_module
 from pkgutil import walk_packages
 from typing import IO
 
+from looptrace.analyzer.engine.live_spans import LiveSpans
+from looptrace.analyzer.schema.spans import NO_ITEMS, STATUS_ERROR
 from tests.paths import ROOT
 
 _MESSAGE_BYTES_MAX = 1 << 20
 _ENDED_S = 30.0
 # What a server imports: its commands, and what lies behind them.
-_PACKAGES = ("looptrace.rules", "looptrace.collector.server", "looptrace.collector.store")
+_PACKAGES = (
+    "looptrace.rules",
+    *(f"looptrace.collector.{part}" for part in ("server", "store", "page", "erasure")),
+)
 _MODULES = ("looptrace.cli.main", "looptrace.cli.services.serve", "uvicorn")
 
 
@@ -153,10 +159,23 @@ def _import() -> None:
             import_module(module.name)
 
 
+def _find_a_loop() -> None:
+    failed = {"gen_ai.tool.name": "run_tests", "gen_ai.tool.call.result": "Error: 1 failed"}
+    said = (None, "agent", None, json.dumps(failed), NO_ITEMS, NO_ITEMS)
+    spans = [
+        ("1", str(n), None, "execute_tool run_tests", n, n, STATUS_ERROR, *said) for n in range(6)
+    ]
+    live = LiveSpans()
+    live.take_rows(spans)
+    if not live.engine.findings():
+        raise RuntimeError("six failures are no loop, so that the core was not used")
+
+
 if __name__ == "__main__":
     _import()
+    _find_a_loop()
     if threading.active_count() > 1:
-        raise RuntimeError("an import has started a thread, which does not live through a fork")
+        raise RuntimeError("a thread has started, which does not live through a fork")
     with socket.socket(fileno=int(sys.argv[1])) as messages:
         sys.argv = ["looptrace", *_fork(messages)]
     from looptrace.__main__ import main
