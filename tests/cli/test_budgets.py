@@ -1,10 +1,8 @@
 """Budgets of several tasks as a stranger uses them: settings, traces, gates, and more money."""
 
 import json
-import sys
 import time
 from pathlib import Path
-from subprocess import PIPE, Popen
 from typing import Any
 
 import pytest
@@ -15,8 +13,8 @@ from tests.collector.page.conftest import Browser
 from tests.collector.store.stored import looping, spans_of
 from tests.commands import json_of, printed, run
 from tests.otlp import Trace
-from tests.paths import ROOT
-from tests.reliability.serving import DEADLINE_S, OK, served, until
+from tests.reliability.forked import Forked
+from tests.reliability.serving import OK, served, until
 
 SETTINGS = 'prices = "genai-prices"\n[budgets]\nsession_money = 0.05\n'
 RESPONSE: dict[str, Any] = {
@@ -176,13 +174,10 @@ def test_a_burst_over_three_processes_is_stopped_live_and_found_in_batch(folder:
     (folder / "looptrace.toml").write_text("[budgets]\nservice_minute_tokens = 60_000\n")
     options, tasks = ("--config", str(folder / "looptrace.toml")), ("a", "b", "c")
     with served(folder / "s", *options) as server:
-        agent = [sys.executable, "-m", "tests.reliability.spending_agent", server.address]
+        code = "import runpy; runpy.run_module('tests.reliability.spending_agent', {}, '__main__')"
         # Alone, each would spend 2,000,000 tokens, 20,000 a second.
-        agents = [
-            Popen([*agent, task, "0.05", "2000"], stdout=PIPE, text=True, cwd=ROOT)
-            for task in tasks
-        ]
-        responses = [int(each.communicate(timeout=3 * DEADLINE_S)[0]) for each in agents]
+        agents = [Forked(["-c", code, server.address, task, "0.05", "2000"]) for task in tasks]
+        responses = [int(each.rest()) for each in agents]
         opened = server.gates()
         until(server.has_stored)
     assert sum(responses) * 1_000 >= 60_000

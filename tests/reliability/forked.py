@@ -1,4 +1,4 @@
-"""`looptrace` as forks of one process, because imports are most of the time of a start.
+"""`looptrace`, or other code, as forks of one process; imports are most of the time of a start.
 
 That process begins with the first command and ends with the tests. It has imported what a server
 needs, and found a loop without Polars, whose pool would not live through a fork: the core has its
@@ -35,7 +35,10 @@ _MODULES = ("looptrace.cli.main", "looptrace.cli.services.serve", "uvicorn")
 
 
 class Forked:
-    """A command that runs in a fork, with what tests use of `subprocess.Popen`."""
+    """A process with what tests use of `subprocess.Popen`.
+
+    Its arguments are those of `looptrace`, or `-c`, a program, and what that finds in `sys.argv`.
+    """
 
     def __init__(self, arguments: Sequence[str], errors: int = 2) -> None:
         read, write = os.pipe()
@@ -66,6 +69,12 @@ class Forked:
             raise subprocess.TimeoutExpired(f"looptrace, as {self.pid}", timeout or 0) from None
         finally:
             self._asking.release()
+
+    def rest(self) -> str:
+        """Return what it still prints until it ends."""
+        printed = self.stdout.read()
+        self.wait()
+        return printed
 
     def poll(self) -> int | None:
         """Return the exit code, or nothing while it runs."""
@@ -177,7 +186,12 @@ if __name__ == "__main__":
     if threading.active_count() > 1:
         raise RuntimeError("a thread has started, which does not live through a fork")
     with socket.socket(fileno=int(sys.argv[1])) as messages:
-        sys.argv = ["looptrace", *_fork(messages)]
-    from looptrace.__main__ import main
+        given = _fork(messages)
+    if given[0] == "-c":
+        sys.argv = ["-c", *given[2:]]
+        exec(given[1], {"__name__": "__main__"})  # noqa: S102 - of a test
+    else:
+        from looptrace.__main__ import main
 
-    main()
+        sys.argv = ["looptrace", *given]
+        main()

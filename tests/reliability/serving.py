@@ -1,8 +1,7 @@
 """`looptrace serve` as a process on loopback, to be sent spans, killed and asked.
 
-As a program it serves too, as its first argument says: `early` acknowledges before anything is on
-disk, the control arm, which a test that looks for lost spans must catch; `stuck` has parts that do
-not end when they are closed.
+`EARLY` acknowledges before anything is on disk, the control arm, which a test that looks for lost
+spans must catch; `STUCK` has parts that do not end when they are closed.
 """
 
 import asyncio
@@ -38,8 +37,9 @@ OK = 200
 # A client of httpx would load the authorities, which takes longer than most requests.
 NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 SERVE = [sys.executable, "-m", "looptrace", "serve"]
-EARLY = [sys.executable, "-m", "tests.reliability.serving", "early"]
-STUCK = [sys.executable, "-m", "tests.reliability.serving", "stuck"]
+_OTHERWISE = "import sys; from tests.reliability import serving; serving.{}(sys.argv[1:])"
+EARLY = ["-c", _OTHERWISE.format("acknowledge_early")]
+STUCK = ["-c", _OTHERWISE.format("hang_at_the_end")]
 _ADDRESSES = re.compile(r"https?://([^\s,]+)(?:.* gRPC at (\S+))?")
 
 
@@ -66,6 +66,8 @@ class Served:
         self.process: Popen[str] | Forked
         if command == SERVE:
             self.process = Forked(["serve", *arguments])
+        elif command in (EARLY, STUCK):
+            self.process = Forked([*command, *arguments])
         else:
             self.process = Popen([*command, *arguments], stdout=PIPE, text=True, cwd=ROOT)
         assert self.process.stdout is not None
@@ -215,8 +217,8 @@ def stored(store_dir: Path) -> pl.DataFrame:
     return pl.concat(ids) if ids else pl.DataFrame(schema={"trace_id": str, "span_id": str})
 
 
-def _acknowledge_early() -> None:
-    """Commit when there is time."""
+def acknowledge_early(options: list[str]) -> None:
+    """Serve, and commit when there is time."""
     accept = IngestLog.accept
 
     async def early(self: IngestLog, spans: pl.DataFrame) -> None:
@@ -227,16 +229,14 @@ def _acknowledge_early() -> None:
         _background.add(asyncio.ensure_future(later()))
 
     IngestLog.accept = early  # type: ignore[method-assign]
+    main(["serve", *options])
 
 
-def _hang_at_the_end() -> None:
-    """Let parts wait for something that never comes, as on a machine that is far too busy."""
+def hang_at_the_end(options: list[str]) -> None:
+    """Serve, with parts that wait for something that never comes, as on a machine far too busy."""
     for part in (LiveDetector, Archiver):
         part.close = lambda *_: threading.Event().wait()  # type: ignore[method-assign]
+    main(["serve", *options])
 
 
 _background: set[asyncio.Future[None]] = set()
-
-if __name__ == "__main__":
-    {"early": _acknowledge_early, "stuck": _hang_at_the_end}[sys.argv[1]]()
-    main(["serve", *sys.argv[2:]])

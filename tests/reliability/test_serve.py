@@ -24,6 +24,7 @@ from looptrace.collector.store import reader
 from tests.collector.server.test_catch_up import told_twice
 from tests.commands import printed, refused, run
 from tests.otlp import Trace, tool_call
+from tests.reliability.forked import Forked
 from tests.reliability.receivers import running
 from tests.reliability.serving import OK, Served, looping, served, until
 
@@ -343,15 +344,12 @@ def test_gates_are_watched_until_the_server_ends(tmp_path: Path) -> None:
         assert server.send(looping("s1", 6).request()) == OK
         until(server.gates)
         url = f"http://{server.address}"
-        command = [sys.executable, "-m", "looptrace", "watch", "--server", url]
-        watch = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        with watch:
-            assert watch.stdout is not None
-            assert watch.stdout.readline().startswith("gate opened: task s1, ")
-            assert server.send(looping("s2", 6).request()) == OK
-            until(lambda: len(server.gates()) == 2)
-            server.stop()
-            rest = watch.stdout.read()
+        watch = Forked(["watch", "--server", url])
+        assert watch.stdout.readline().startswith("gate opened: task s1, ")
+        assert server.send(looping("s2", 6).request()) == OK
+        until(lambda: len(server.gates()) == 2)
+        server.stop()
+        rest = watch.rest()
     assert "gate opened: task s2, " in rest
 
 

@@ -8,7 +8,6 @@ import gc
 import shutil
 import ssl
 import subprocess
-import sys
 import threading
 import time
 import tracemalloc
@@ -33,6 +32,7 @@ from looptrace.collector.webhooks.retry_policy import EndpointResponse
 from tests import http_threads
 from tests.collector.store.test_outbox import HOOK, event, recorded
 from tests.http_threads import QuietHandler
+from tests.reliability.forked import Forked
 from tests.reliability.serving import until
 
 KILLS, KILLED_EVENTS = 4, 60
@@ -401,12 +401,12 @@ def test_sigkill_loses_no_event(tmp_path: Path) -> None:
         kills = 0
         while not has_received(server, KILLED_EVENTS):
             some = len(server.hits) + Random(kills).randint(1, 2 * KILLED_EVENTS // KILLS)
-            command = [sys.executable, "-c", DELIVERING, str(path), server.url]
-            with subprocess.Popen(command) as process:
-                try:
-                    until(partial(has_received, server, min(some, KILLED_EVENTS)))
-                finally:
-                    process.kill()
+            process = Forked(["-c", DELIVERING, str(path), server.url])
+            try:
+                until(partial(has_received, server, min(some, KILLED_EVENTS)))
+            finally:
+                process.kill()
+                process.wait()
             kills += 1
     assert kills >= KILLS // 2
     assert KILLED_EVENTS <= len(server.hits) <= KILLED_EVENTS + kills

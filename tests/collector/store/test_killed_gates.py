@@ -37,6 +37,7 @@ from tests.collector.store.recorded_gates import (
 )
 from tests.collector.store.stored import looping, spans_of
 from tests.collector.store.test_gates import requirement
+from tests.reliability.forked import Forked
 
 TASKS = 25
 
@@ -272,13 +273,12 @@ def test_a_killed_ingest_tells_nothing_twice(tmp_path: Path) -> None:
     folder, size = tmp_path / "s", 4
     arguments = [str(tmp_path / "spans.parquet"), str(folder), str(size)]
     for kill in range(INGEST_KILLS):
-        command = [sys.executable, "-c", INGESTING, *arguments]
-        with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
-            assert process.stdout is not None
-            for _ in range(kill + 1):
-                assert process.stdout.readline() == b"ready\n"
-            time.sleep(random.Random(kill).uniform(0, 0.3))
-            process.kill()
+        process = Forked(["-c", INGESTING, *arguments])
+        for _ in range(kill + 1):
+            assert process.stdout.readline() == "ready\n"
+        time.sleep(random.Random(kill).uniform(0, 0.3))
+        process.kill()
+        process.wait()
         assert_sound(folder / "looptrace-store.gates.db")
     for part in spans.iter_slices(size):
         writer.ingest(part, tmp_path / "whole")

@@ -2,7 +2,6 @@
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ from tests.collector.store.stored import (
     looping,
     spans_of,
 )
+from tests.reliability.forked import Forked
 
 KILLS = 6
 
@@ -127,17 +127,15 @@ def test_sigkill_at_many_moments_and_readers_meanwhile(tmp_path: Path) -> None:
     for seed in range(KILLS):
         wait_s = seed / KILLS * KILL_AFTER_MAX_S / 2  # Before a look, and before the kill.
         arguments = [str(tmp_path / "spans.parquet"), str(folder), str(seed), str(SPANS_A_GO)]
-        with subprocess.Popen(
-            [sys.executable, "-c", VICTIM, *arguments], stdout=subprocess.PIPE
-        ) as victim:
-            assert victim.stdout is not None
-            assert victim.stdout.readline() == b"ready\n"
-            with pytest.raises(subprocess.TimeoutExpired):
-                victim.wait(timeout=wait_s)
-            _read_all(folder)
-            with pytest.raises(subprocess.TimeoutExpired):
-                victim.wait(timeout=wait_s)
-            victim.kill()
+        victim = Forked(["-c", VICTIM, *arguments])
+        assert victim.stdout.readline() == "ready\n"
+        with pytest.raises(subprocess.TimeoutExpired):
+            victim.wait(timeout=wait_s)
+        _read_all(folder)
+        with pytest.raises(subprocess.TimeoutExpired):
+            victim.wait(timeout=wait_s)
+        victim.kill()
+        victim.wait()
         _read_all(folder)
     writer.ingest(spans, folder)
     assert content(folder) == fresh(tmp_path / "fresh", spans)

@@ -1,7 +1,6 @@
 """What does not fit into memory is stored as what does."""
 
 import subprocess
-import sys
 from pathlib import Path
 
 import polars as pl
@@ -18,6 +17,7 @@ from looptrace.collector.store.key import content_key
 from looptrace.collector.store.writer import Ingested
 from tests.collector.store.stored import content
 from tests.paths import ROOT
+from tests.reliability.forked import Forked
 
 FOLDERS = (ROOT / "examples/traces", ROOT / "tests/framework_traces")
 TRACES = [str(path) for folder in FOLDERS for path in sorted(folder.glob("*.json*"))[::2]]
@@ -31,11 +31,10 @@ from looptrace.analyzer.engine import parts, span_spool
 from looptrace.collector.store import writer
 from looptrace.collector.files import reader
 from tests.collector.store.test_large_ingest import TRACES, large
-if __name__ == "__main__":
-    reader.ROWS_HELD_MAX, parts.PART_SPANS, span_spool.HELD_BYTES_MAX = 30, 40, 0
-    print("ready", flush=True)
-    while True:
-        large(Path(sys.argv[1]))
+reader.ROWS_HELD_MAX, parts.PART_SPANS, span_spool.HELD_BYTES_MAX = 30, 40, 0
+print("ready", flush=True)
+while True:
+    large(Path(sys.argv[1]))
 """
 
 
@@ -97,13 +96,12 @@ def test_a_large_ingest_makes_the_store_of_a_small_one(
 def test_a_large_ingest_that_is_killed_may_be_run_again(after_s: float, tmp_path: Path) -> None:
     """Nothing is lost or there twice, and no process of it goes on."""
     folder = tmp_path / "store"
-    command = [sys.executable, "-c", VICTIM, str(folder)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT) as victim:
-        assert victim.stdout is not None
-        assert victim.stdout.readline() == b"ready\n"
-        with pytest.raises(subprocess.TimeoutExpired):
-            victim.wait(timeout=after_s)
-        victim.kill()
+    victim = Forked(["-c", VICTIM, str(folder)])
+    assert victim.stdout.readline() == "ready\n"
+    with pytest.raises(subprocess.TimeoutExpired):
+        victim.wait(timeout=after_s)
+    victim.kill()
+    victim.wait()
     spans = read_spans(TRACES).spans
     writer.ingest(spans, folder)
     writer.ingest(spans, tmp_path / "fresh")

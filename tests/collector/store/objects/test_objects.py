@@ -1,15 +1,11 @@
 """A store on a real server of S3 or Azure: the same as on disk, whole at any moment and kill."""
 
-import os
 import pickle
 import random
 import re
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -41,8 +37,9 @@ from looptrace.errors import UnavailableError
 from tests.azurite import AzureServer
 from tests.collector.store.stored import looping, spans_of
 from tests.commands import json_of, refused, run
-from tests.paths import ROOT, TRACES
+from tests.paths import TRACES
 from tests.ports import closed_port
+from tests.reliability.forked import Forked
 from tests.s3 import OPEN_BUCKET, S3Server
 from tests.s3_proxy import Proxy
 
@@ -95,13 +92,6 @@ def sessions_at(url: str) -> set[str]:
 
 # What a report says of the spans themselves, which are not fetched for it.
 UNDERSTOOD = re.compile(r'"understood": \{.*?\n  \},', re.DOTALL)
-
-
-def victim_at(url: str) -> subprocess.Popen[str]:
-    """Start a writer that publishes one session after the other."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-c", VICTIM, url]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT, text=True, env=environment)
 
 
 @pytest.fixture(scope="module")
@@ -261,16 +251,14 @@ def test_a_killed_writer_leaves_nothing_that_is_taken_for_whole(
     """After a kill at any moment the store has what was published, and left-overs have a name."""
     chance = random.Random(1)
     urls = [f"{url}-{number}" for number in range(KILLS)]
-    with ExitStack() as stack:
-        victims = [stack.enter_context(victim_at(each)) for each in urls]
-        for victim in victims:
-            assert victim.stdout
-            assert victim.stdout.readline() == "0\n"
-        time.sleep(chance.uniform(0, KILL_AFTER_MAX_S))
-        for victim in victims:
-            victim.kill()
-            time.sleep(chance.uniform(0, KILL_AFTER_MAX_S) / KILLS)
-        told = [int([0, *(victim.stdout or ())][-1]) for victim in victims]
+    victims = [Forked(["-c", VICTIM, each]) for each in urls]
+    for victim in victims:
+        assert victim.stdout.readline() == "0\n"
+    time.sleep(chance.uniform(0, KILL_AFTER_MAX_S))
+    for victim in victims:
+        victim.kill()
+        time.sleep(chance.uniform(0, KILL_AFTER_MAX_S) / KILLS)
+    told = [int(["0", *victim.rest().split()][-1]) for victim in victims]
     for at, last in zip(urls, told, strict=True):
         sessions = sessions_at(at)
         # The last one may have been published without an answer.

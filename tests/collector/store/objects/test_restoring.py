@@ -2,9 +2,6 @@
 
 import random
 import shutil
-import signal
-import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
@@ -16,7 +13,7 @@ from looptrace.collector.store import reader, writer
 from looptrace.collector.store.publishing.copying import copy_to_folder, restore
 from tests.collector.store.stored import looping, spans_of
 from tests.commands import run
-from tests.paths import ROOT
+from tests.reliability.forked import Forked
 from tests.reliability.serving import OK, Served, served, stored, until
 from tests.reliability.serving import looping as looping_trace
 
@@ -95,12 +92,11 @@ def test_a_killed_copy_leaves_the_one_before(tmp_path: Path) -> None:
     writer.ingest(spans_of(*both), folder)
     copy_to_folder(folder, copy)
     traces = {each.trace_id for each in both}
-    command = [sys.executable, "-m", "looptrace", "copy", str(copy), "--store", str(folder)]
     for number in range(KILLS):
         writer.ingest(spans_of(looping(f"s{number}")), folder)
-        process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL)
-        time.sleep(random.uniform(0.3, 1.0))
-        process.send_signal(signal.SIGKILL)
+        process = Forked(["copy", str(copy), "--store", str(folder)])
+        time.sleep(random.random() / 2)
+        process.kill()
         process.wait()
         whole = copy if copy.exists() else copy.with_name("copy.old")
         assert traces <= set[str]().union(*(each["trace_id"] for each in tables(whole)))
