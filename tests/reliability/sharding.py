@@ -110,13 +110,20 @@ class Cluster:
 
     def sum(self, name: str) -> float:
         """Return a number of the metrics of all, over all labels."""
-        return sum(
-            float(line.rpartition(" ")[2])
-            for server in self.servers
-            if server.process.poll() is None
-            for line in server.page("/metrics").splitlines()
-            if line.startswith((f"{name} ", f"{name}{{"))
-        )
+        return self.sums(name)[0]
+
+    def sums(self, *names: str) -> list[float]:
+        """Return several at once."""
+        servers = (server for server in self.servers if server.process.poll() is None)
+        lines = [line for server in servers for line in server.page("/metrics").splitlines()]
+        return [
+            sum(
+                float(line.rpartition(" ")[2])
+                for line in lines
+                if line.startswith((f"{name} ", f"{name}{{"))
+            )
+            for name in names
+        ]
 
     def quiet(self) -> None:
         """Wait until no spans are on their way and the rules have run on all."""
@@ -128,10 +135,9 @@ class Cluster:
         They are asked one after the other, so that a span may go from one that is asked later to
         one that was asked before.
         """
-        before, names = self.sum("looptrace_shards_received_total"), _UNDER_WAY
-        return not any(map(self.sum, names)) and before == self.sum(
-            "looptrace_shards_received_total"
-        )
+        names = ("looptrace_shards_received_total", *_UNDER_WAY)
+        received, *under_way = self.sums(*names)
+        return not any(under_way) and [received, *under_way] == self.sums(*names)
 
     def settle(self) -> None:
         """Wait until all that was sent lies where it belongs, and is in the stores."""

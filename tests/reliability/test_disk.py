@@ -23,6 +23,7 @@ from looptrace.collector.store.writer import ingest
 from tests.commands import run
 from tests.otlp import Trace, spans_in
 from tests.reliability.serving import DEADLINE_S, OK, SERVE, Served, looping, served, stored, until
+from tests.seeds import seeds
 
 UNAVAILABLE = 503
 BYTES_MAX = 1 << 30
@@ -203,7 +204,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_damage_loses_no_more_than_what_it_hit(whole: Path, tmp_path: Path, how: str) -> None:
     """P2: a log opens to what is whole of it, or says in one line that it is damaged."""
     opened, refused = 0, list[str]()
-    for seed in range(100):
+    for seed in seeds(100):
         chance, folder = random.Random(seed), tmp_path / str(seed)
         folder.mkdir()
         for path in whole.glob(f"{LOG_FILE}*"):
@@ -226,7 +227,7 @@ def test_damage_loses_no_more_than_what_it_hit(whole: Path, tmp_path: Path, how:
         assert logged is None or logged.spans.height % 6 == 0
         log.close()
         opened += 1
-    assert opened > 50
+    assert opened > len(refused)
     assert all("move it away" in error and "\n" not in error for error in refused)
 
 

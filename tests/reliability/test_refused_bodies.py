@@ -24,9 +24,10 @@ from tests.otlp import as_json
 from tests.reliability.receivers import EXPORT, JSON, PROTO, intake, sample
 from tests.reliability.serving import Served, served, until
 from tests.reliability.test_fuzz import post
+from tests.seeds import in_turn
 
 KIB, MIB = 1 << 10, 1 << 20
-IN_TURN = int(os.environ.get("LOOPTRACE_SOAK_BODIES", "16"))
+IN_TURN = int(os.environ.get("LOOPTRACE_SOAK_BODIES", "12"))
 AT_ONCE = IN_TURN // 2
 COST_KIB_MAX = 64 * KIB
 SHOWN = "a-token-of-sixteen-characters"
@@ -52,7 +53,11 @@ REFUSED_CALLS = {
 }
 
 
-@pytest.fixture(scope="module", params=["", SHOWN], ids=["without a token", "with a token"])
+# Whether tokens are asked for; each day half of the bodies with either.
+TOKENS = [("",), (SHOWN,)]
+
+
+@pytest.fixture(scope="module")
 def server(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Served]:
@@ -93,10 +98,12 @@ def small_cost(server: Served) -> Iterator[None]:
     assert server.kib("VmHWM") - before_kib < COST_KIB_MAX
 
 
-@pytest.mark.parametrize("name", REFUSED)
-def test_refused_bodies_cost_no_memory(server: Served, name: str) -> None:
-    """P7: 15 MiB that do not compress, in turn and at once, over HTTP, with and without a token."""
-    kind, packing, body, has_length, status = REFUSED[name]
+@pytest.mark.parametrize(("refusal", "server"), in_turn(REFUSED, TOKENS), indirect=["server"])
+def test_refused_bodies_cost_no_memory(
+    server: Served, refusal: tuple[str, str, bytes, bool, int]
+) -> None:
+    """P7: 15 MiB that do not compress, in turn and at once, over HTTP, with or without a token."""
+    kind, packing, body, has_length, status = refusal
 
     def refused(_: int) -> int:
         return send(server, kind, packing, body, has_length=has_length)
@@ -108,10 +115,12 @@ def test_refused_bodies_cost_no_memory(server: Served, name: str) -> None:
             assert set(clients.map(refused, range(AT_ONCE))) <= {status, 408, 503, 0}
 
 
-@pytest.mark.parametrize("name", REFUSED_CALLS)
-def test_refused_calls_cost_no_memory(server: Served, name: str) -> None:
+@pytest.mark.parametrize(("refusal", "server"), in_turn(REFUSED_CALLS, TOKENS), indirect=["server"])
+def test_refused_calls_cost_no_memory(
+    server: Served, refusal: tuple[bytes, grpc.StatusCode]
+) -> None:
     """P7: the same over gRPC, ten calls on a connection."""
-    body, status = REFUSED_CALLS[name]
+    body, status = refusal
     options = [("grpc.use_local_subchannel_pool", 1), ("grpc.max_send_message_length", -1)]
     channels = [grpc.insecure_channel(server.grpc, options) for _ in range(AT_ONCE // 10 + 1)]
     exports = [channel.unary_unary(EXPORT) for channel in channels]

@@ -4,17 +4,16 @@ import os
 import random
 import subprocess
 import sys
-from itertools import product
 from pathlib import Path
 
 EXAMPLES = sorted(map(str, Path("examples/traces").iterdir()))
-HASH_SEEDS, THREADS = ("0", "7", "random"), ("1", "3")
+HASH_SEEDS_AND_THREADS = ("0", "1"), ("7", "3"), ("random", "3")
 
 
 def test_findings_depend_on_nothing_but_the_spans() -> None:
-    """P23: with each of these hash seeds and thread counts, files in any order."""
+    """P23: with other hash seeds and thread counts, files in any order."""
     reports = set[bytes]()
-    for number, (seed, threads) in enumerate(product(HASH_SEEDS, THREADS)):
+    for number, (seed, threads) in enumerate(HASH_SEEDS_AND_THREADS):
         files = random.Random(number).sample(EXAMPLES, len(EXAMPLES))
         environment = {**os.environ, "PYTHONHASHSEED": seed, "POLARS_MAX_THREADS": threads}
         command = [sys.executable, "-m", "looptrace", "analyze", *files, "--format", "json"]

@@ -34,7 +34,7 @@ from tests.reliability.sharding import (
 )
 from tests.seeds import turn_of
 
-SESSIONS, TRACES, CALLS = 24, 3, 4
+SESSIONS, TRACES, CALLS = 12, 3, 4
 SPANS_A_ROUND, SESSIONS_A_BATCH = 3, 4
 # Now: a start looks back on the tasks of a day.
 START = datetime.now(UTC).replace(microsecond=0) - timedelta(minutes=10)
@@ -146,7 +146,7 @@ def people_see_one_server(cluster: Cluster, alone: Outcome) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("route", [by_session, by_turns, to_all])
+@pytest.mark.parametrize("route", turn_of(0, [by_session, by_turns, to_all]))
 def test_three_servers_find_what_one_finds(route: Route, cluster: Cluster, alone: Outcome) -> None:
     """Each event and each gate occurs once, wherever the spans arrived."""
     send_by(route, cluster, rounds(1), SERVERS)
@@ -161,7 +161,7 @@ def test_three_servers_find_what_one_finds(route: Route, cluster: Cluster, alone
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("route", "servers"), [(by_session, 4), (by_turns, 2)])
+@pytest.mark.parametrize(("route", "servers"), turn_of(0, [(by_session, 4), (by_turns, 2)]))
 def test_another_number_of_servers_loses_no_loop(
     route: Route, servers: int, cluster: Cluster, alone: Outcome
 ) -> None:
