@@ -95,6 +95,12 @@ MARKS = {
         "tests/testing/test_pytest_plugin.py",
     ),
     "seeded": (
+        "tests/analyzer/settings/test_settings.py::test_any_settings_read_back",
+        "tests/analyzer/settings/test_mistakes.py::test_damaged_files_are_read_or_refused",
+        "tests/analyzer/settings/test_mistakes.py::test_any_tables_are_read_or_refused",
+        "tests/analyzer/engine/test_any_settings.py::test_whatever_is_set_what_is_told_is_sound",
+        "tests/analyzer/engine/test_arrivals.py::test_files_arrive_backwards",
+        "tests/cli/test_ray.py::test_a_cluster_reports_what_one_machine_reports",
         "tests/rules/test_needs.py::test_files_ask_each_rule_that_fires",
         "tests/reliability/test_shards.py::test_another_number_of_servers_loses_no_loop",
         "tests/reliability/test_shards.py::test_servers_killed_in_the_middle_lose_no_finding",

@@ -32,8 +32,12 @@ from tests.seeds import seeds, turn_of
 PATHS = [str(path) for path in FILES if path.name.partition(".")[0] not in EARLY]
 
 
-def spans_of_all(paths: list[str]) -> pl.DataFrame:
-    """Return the spans of files, each once, in the order of their ends."""
+def spans_at(size: int) -> pl.DataFrame:
+    """Return the spans of files, each once, in the order of their ends.
+
+    Few spans at once take a minute for all files, so that each day has other files then.
+    """
+    paths = PATHS if size > len(PATHS) else [PATHS[number] for number in seeds(len(PATHS))]
     return distinct_spans(read_spans(paths).spans)[0].sort("end_ns", maintain_order=True)
 
 
@@ -42,12 +46,8 @@ def spans_of_all(paths: list[str]) -> pl.DataFrame:
 def test_a_server_says_of_every_trace_what_batch_says(
     tmp_path: Path, size: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """P5: events as they come, and the findings of what it has stored.
-
-    Few spans a request take a minute for all files, so that each day has other files then.
-    """
-    is_fast = size > len(PATHS)
-    spans = spans_of_all(PATHS if is_fast else [PATHS[number] for number in seeds(len(PATHS))])
+    """P5: events as they come, and the findings of what it has stored."""
+    spans = spans_at(size)
     sent = [json_request(part) for part in spans.iter_slices(size)]
     rows = [row for each in sent for row in decoded_rows(decode_document("", Frame(1, each)))]
     whole = detect(turns_of(pl.DataFrame(rows, spans.schema, orient="row"))[0])
@@ -93,7 +93,7 @@ def _context(trace_id: str, span_id: str) -> SpanContext:
 @pytest.mark.parametrize("size", turn_of(0, [1, 7, 512]))
 def test_local_says_of_every_trace_what_batch_says(size: int) -> None:
     """P5: an agent's own process, which takes spans of the SDK as they end."""
-    spans = list(map(sdk_span, span_rows(spans_of_all(PATHS))))
+    spans = list(map(sdk_span, span_rows(spans_at(size))))
     whole = detect(turns_of(sdk_spans(spans))[0])
     engine, told = LocalEngine(), list[GateNotice]()
     engine.start(told.extend)

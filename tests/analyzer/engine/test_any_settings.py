@@ -21,11 +21,12 @@ from looptrace.rules.vocabulary import NS_PER_S
 from tests.analyzer.engine.test_live import table
 from tests.analyzer.gates.test_state_machine import assert_sound
 from tests.analyzer.settings.files import any_settings, read
+from tests.seeds import seed_count
 
 TASKS = 50  # an example
 TURNS_MAX = 40  # a task
 TICKS = 4  # in which live takes them
-EXAMPLES = int(os.environ.get("LOOPTRACE_SOAK_EXAMPLES", "20"))
+EXAMPLES = int(os.environ.get("LOOPTRACE_SOAK_EXAMPLES", "80"))
 
 # What a turn may be; few values, so that random turns hold loops of every kind.
 CHOICES: dict[str, list[Any]] = {
@@ -69,7 +70,7 @@ def many_tasks(seed: int) -> pl.DataFrame:
     return table(steps)
 
 
-@settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck))
+@settings(max_examples=seed_count(EXAMPLES), suppress_health_check=list(HealthCheck))
 @given(any_settings(), st.integers(0, 2**32))
 def test_whatever_is_set_what_is_told_is_sound(wanted: Settings, seed: int) -> None:
     """No exception, no gate without a finding, no event in a pause; live tells the same."""

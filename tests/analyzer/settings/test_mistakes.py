@@ -22,6 +22,7 @@ from tests.analyzer.settings.files import (
     tuned,
     values,
 )
+from tests.seeds import seed_count
 
 # Files and, after each, how its error begins: the line and what is wrong there.
 ERRORS = (Path(__file__).parent / "data/errors.txt").read_text(encoding="utf-8")
@@ -99,7 +100,7 @@ def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
         load(tmp_path)
 
 
-@settings(max_examples=80)
+@settings(max_examples=seed_count(80))
 @given(tables(values) | tuned)
 def test_any_tables_are_read_or_refused(table: dict[str, Any]) -> None:
     """Whatever a file says, the answer is settings that read back, or an error in one line."""
@@ -121,7 +122,7 @@ def test_any_bytes_are_read_or_refused(data: bytes) -> None:
     assert isinstance(found, Settings) or re.fullmatch(r"looptrace\.toml:\d+: .+[.?]", found)
 
 
-@settings(max_examples=80)
+@settings(max_examples=seed_count(80))
 @given(any_settings(), st.data())
 def test_damaged_files_are_read_or_refused(wanted: Settings, data: st.DataObject) -> None:
     """A slip anywhere in a good file ends in other settings or in one line, not in a traceback."""

@@ -43,6 +43,7 @@ from tests.analyzer.settings.files import (
 from tests.analyzer.settings.test_mistakes import HOOK, SHARDS
 from tests.drivers import findings_of
 from tests.rules.models import EXAMPLE
+from tests.seeds import seed_count
 
 WARN_GATE = ("warn", "gate")
 
@@ -129,7 +130,7 @@ def test_a_file_wins_over_its_profile() -> None:
     assert ladder_of(call) == [(5, "warn"), (6, "gate")]
 
 
-@settings(max_examples=80, suppress_health_check=[HealthCheck.filter_too_much])
+@settings(max_examples=seed_count(80), suppress_health_check=[HealthCheck.filter_too_much])
 @given(any_settings())
 def test_any_settings_read_back(wanted: Settings) -> None:
     """What is written of any settings reads back as the same settings.
