@@ -22,7 +22,7 @@ gc.disable()
 # By folder, file or test, because a mark at every test would be forgotten at the next one.
 # Thorough is what takes more than some tenth of a second of one core a test, or as much by the
 # dozen, as whole commands and live engines do. Seeded tests go through the seeds of the day, and in
-# `make test-seeds` through all.
+# `make test-seeds` through all. Nightly ones build the package, which compiles the core once more.
 MARKS = {
     # What starts servers, runs thousands of seeds, kills processes by the dozen, reads the labelled
     # runs, or takes more than three seconds of a core.
@@ -94,7 +94,14 @@ MARKS = {
         "tests/test_quality.py::test_no_run_spends_more_than_the_defaults_allow",
         "tests/testing/test_pytest_plugin.py",
     ),
+    "nightly": (
+        "tests/test_api.py::test_an_installed_wheel_is_typed",
+        "tests/test_layout.py::test_wheel_holds_every_file",
+        "tests/test_pages.py::test_the_tutorial_does_what_it_shows",
+        "tests/test_pipelines.py::test_the_action_installs_itself",
+    ),
     "seeded": (
+        "tests/test_quality.py::test_no_rule_is_worse_than_recorded",
         "tests/analyzer/settings/test_settings.py::test_any_settings_read_back",
         "tests/analyzer/settings/test_mistakes.py::test_damaged_files_are_read_or_refused",
         "tests/analyzer/settings/test_mistakes.py::test_any_tables_are_read_or_refused",

@@ -1,4 +1,4 @@
-"""The seeds that a test goes through: the share of a day, or all in `make test-seeds`."""
+"""The seeds and forms that a test goes through: those of a day, or all in `make test-seeds`."""
 
 import os
 from collections.abc import Mapping, Sequence

@@ -23,7 +23,7 @@ from tests.paths import ROOT
 
 FUNCTION_LINES_MAX = 50
 ITEM_CHARS_MAX = 100
-MARKS = ("slow", "seeded", "thorough")
+MARKS = ("slow", "seeded", "thorough", "nightly")
 PROJECT = ROOT / "pyproject.toml"
 # What gives a test a share of its seeds.
 SHARING = {"in_turn", "killed_stores", "seed_count", "seeds", "turn_of"}
@@ -181,10 +181,10 @@ def test_the_groups_of_tests_are_all_tests() -> None:
 
     for each in marks:
         runs = {name: eval(group, {}, each) for name, group in groups.items()}  # noqa: S307
-        assert runs["test"] != runs["test-slow"], each
+        assert [runs["test"], runs["test-slow"], each["slow"] and each["nightly"]].count(True) == 1
         assert runs["quick"] <= runs["test"], each
         assert runs["test"] or each["slow"], each
-        assert runs["test-seeds"] == each["seeded"], each
+        assert runs["test-seeds"] == (each["seeded"] or each["nightly"]), each
     assert "LOOPTRACE_ALL_SEEDS=1" in dict(commands)["test-seeds"]
     # A change lands after a day's seeds; each night goes through all, on each Python.
     for name, made in (
