@@ -1,5 +1,6 @@
 """What holds for all tests."""
 
+import ast
 import gc
 from functools import cache
 from pathlib import Path
@@ -21,8 +22,8 @@ gc.disable()
 
 # By folder, file or test, because a mark at every test would be forgotten at the next one.
 # Thorough is what takes more than some tenth of a second of one core a test, or as much by the
-# dozen, as whole commands and live engines do. Seeded tests go through the seeds of the day, and in
-# `make test-seeds` through all. Nightly ones build the package, which compiles the core once more.
+# dozen, as whole commands and live engines do. Nightly ones build the package, which compiles the
+# core once more. Seeded ones are found by what they call.
 MARKS = {
     # What starts servers, runs thousands of seeds, kills processes by the dozen, reads the labelled
     # runs, or takes more than three seconds of a core.
@@ -99,73 +100,6 @@ MARKS = {
         "tests/test_layout.py::test_wheel_holds_every_file",
         "tests/test_pages.py::test_the_tutorial_does_what_it_shows",
         "tests/test_pipelines.py::test_the_action_installs_itself",
-    ),
-    "seeded": (
-        "tests/test_quality.py::test_no_rule_is_worse_than_recorded",
-        "tests/analyzer/settings/test_settings.py::test_any_settings_read_back",
-        "tests/analyzer/settings/test_mistakes.py::test_damaged_files_are_read_or_refused",
-        "tests/analyzer/settings/test_mistakes.py::test_any_tables_are_read_or_refused",
-        "tests/analyzer/engine/test_any_settings.py::test_whatever_is_set_what_is_told_is_sound",
-        "tests/analyzer/engine/test_arrivals.py::test_files_arrive_backwards",
-        "tests/cli/test_ray.py::test_a_cluster_reports_what_one_machine_reports",
-        "tests/rules/test_needs.py::test_files_ask_each_rule_that_fires",
-        "tests/reliability/test_shards.py::test_another_number_of_servers_loses_no_loop",
-        "tests/reliability/test_shards.py::test_servers_killed_in_the_middle_lose_no_finding",
-        "tests/reliability/test_shards.py::test_three_servers_find_what_one_finds",
-        "tests/reliability/test_disk.py::test_damage_loses_no_more_than_what_it_hit",
-        "tests/reliability/test_refused_bodies.py::test_refused_bodies_cost_no_memory",
-        "tests/reliability/test_refused_bodies.py::test_refused_calls_cost_no_memory",
-        "tests/collector/store/test_damage.py::test_a_server_starts_or_its_advice_works",
-        "tests/collector/store/test_damage.py::test_what_is_lost_is_found_again_or_the_advice_brings_it_back",
-        "tests/analyzer/engine/test_arrivals.py::test_files_arrive_in_the_order_of_ends",
-        "tests/collector/page/test_task_pages.py::test_hostile_payloads_are_shown_as_text",
-        "tests/reliability/test_fuzz.py::test_no_body_is_a_fault_of_the_server",
-        "tests/reliability/test_live_is_batch.py::test_a_server_says_of_every_trace_what_batch_says",
-        "tests/reliability/test_live_is_batch.py::test_local_says_of_every_trace_what_batch_says",
-        "tests/collector/importers/test_documents.py::test_whatever_an_export_holds_nothing_is_raised",
-        "tests/collector/importers/test_printed.py::test_nothing_printed_ends_the_reading",
-        "tests/analyzer/normalize/test_trace_buffer.py::test_spans_come_as_they_end",
-        "tests/analyzer/normalize/test_trace_buffer.py::test_spans_come_in_other_orders",
-        "tests/analyzer/normalize/test_trace_buffer.py::test_spans_of_any_trace",
-        "tests/analyzer/normalize/test_reused_ids.py::test_the_same_in_any_order",
-        "tests/analyzer/engine/test_arrivals.py::test_files_arrive_in_any_order",
-        "tests/analyzer/engine/test_arrivals.py::test_traces_of_sessions_come_in_any_order",
-        "tests/analyzer/engine/test_late_spans.py::test_gates_are_those_of_all_spans_in_any_order",
-        "tests/analyzer/engine/test_live.py::test_batch_and_live_agree",
-        "tests/collector/store/test_gates_in_any_order.py::test_gates_pages_and_decisions_are_those_of_one_feed_in_order",
-        "tests/collector/store/test_gates_in_any_order.py::test_a_hasty_decision_holds",
-        "tests/analyzer/normalize/test_sessions.py::test_live_finds_what_batch_finds_however_spans_arrive",
-        "tests/analyzer/normalize/test_sessions.py::test_traces_are_told_of_a_name_in_any_order",
-        "tests/analyzer/engine/test_live.py::test_long_loops_agree",
-        "tests/analyzer/engine/test_outages.py::test_a_task_of_several_agents_is_explained_by_the_calls_of_each",
-        "tests/analyzer/engine/test_live.py::test_loops_that_settle_in_parts_agree",
-        "tests/analyzer/engine/test_live.py::test_polls_agree",
-        "tests/analyzer/engine/test_live.py::test_monologues_agree",
-        "tests/analyzer/engine/test_live.py::test_phases_of_a_long_task_agree",
-        "tests/analyzer/fingerprint/test_similarity.py::test_live_is_batch",
-        "tests/analyzer/gates/test_state_machine.py::test_batch_and_live_tell_the_same",
-        "tests/analyzer/normalize/test_odd_values.py::test_no_value_stops_the_analysis",
-        "tests/analyzer/normalize/test_turn_builder.py::test_parallel_calls_may_end_in_any_order",
-        "tests/analyzer/settings/test_schema.py::test_schema_accepts_any_settings",
-        "tests/analyzer/tuning/test_explain.py::test_every_claim_holds",
-        "tests/analyzer/tuning/test_limits.py::test_promises_hold_for_runs_to_come",
-        "tests/rules/test_needs.py::test_needs_hold_for_any_turns",
-        "tests/collector/coding_agents/test_hook_settings.py::test_any_settings_come_back",
-        "tests/collector/content/test_cut_texts.py::test_long_results_and_errors_compare_as_they_did",
-        "tests/collector/server/test_catch_up.py::test_a_kill_before_judging_leaves_no_second_gate",
-        "tests/collector/server/test_catch_up.py::test_stored_tasks_are_read_when_they_get_spans",
-        "tests/collector/server/test_postponement.py::test_what_waited_is_stored_as_if_it_had_not",
-        "tests/collector/store/test_log_records.py::test_any_order_gives_the_same_store",
-        "tests/collector/store/test_migration.py::test_a_migration_that_is_killed_goes_on_with_the_next_ingest",
-        "tests/collector/store/test_killed_writers.py::test_a_kill_at_any_write_loses_nothing_and_is_repaired",
-        "tests/collector/store/test_killed_writers.py::test_a_kill_at_any_write_of_a_server_is_repaired",
-        "tests/collector/store/test_writer.py::test_any_order_and_any_split_give_the_same_store",
-        "tests/collector/store/test_adding.py::test_what_a_server_adds_is_what_an_ingest_would_have_made",
-        "tests/collector/store/test_adding.py::test_what_a_server_adds_over_days_is_what_an_ingest_would_have_made",
-        "tests/collector/store/test_adding.py::test_a_day_of_many_files_has_the_rows_of_one",
-        "tests/collector/store/tables/test_file_names.py::test_a_file_within_the_range_of_another_is_covered",
-        "tests/test_recordings.py::test_batch_says_what_is_recorded",
-        "tests/test_recordings.py::test_live_says_what_is_recorded",
     ),
     "thorough": (
         "tests/analyzer/detect/test_budget_ties.py",
@@ -271,6 +205,9 @@ MARKS = {
     ),
 }
 
+# What gives a test a share of its seeds.
+SHARING = {"in_turn", "killed_stores", "seed_count", "seeds", "turn_of"}
+
 # Thorough ones that count for coverage, because they alone go through what they test.
 COUNTED = {
     "tests/analyzer/detect/test_budgets.py",
@@ -313,6 +250,20 @@ def _places_of(path: Path) -> frozenset[str]:
     return frozenset(map(str, (path.relative_to(ROOT), *path.relative_to(ROOT).parents)))
 
 
+@cache
+def _seeded_in(path: Path) -> frozenset[str]:
+    """Return the tests of a file that go through a share of their seeds, by their calls."""
+    text = path.read_text(encoding="utf-8")
+    if not any(f"{name}(" in text for name in SHARING):
+        return frozenset()
+    return frozenset(
+        test.name
+        for test in ast.parse(text).body
+        if isinstance(test, ast.FunctionDef)
+        and any(isinstance(node, ast.Name) and node.id in SHARING for node in ast.walk(test))
+    )
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark each test by its folder, its file, or its own name.
 
@@ -320,6 +271,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """
     for item in items:
         name = getattr(item, "originalname", item.name)
+        if name in _seeded_in(item.path):
+            item.add_marker(pytest.mark.seeded)
         places = {f"{item.path.relative_to(ROOT)}::{name}", *_places_of(item.path)}
         for mark, marked in MARKS.items():
             if not places.isdisjoint(marked):

@@ -25,10 +25,7 @@ FUNCTION_LINES_MAX = 50
 ITEM_CHARS_MAX = 100
 MARKS = ("slow", "seeded", "thorough", "nightly")
 PROJECT = ROOT / "pyproject.toml"
-# What gives a test a share of its seeds.
-SHARING = {"in_turn", "killed_stores", "seed_count", "seeds", "turn_of"}
 SOURCES = sorted((ROOT / "src").rglob("*.py"))
-TESTS = sorted((ROOT / "tests").rglob("test_*.py"))
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -195,22 +192,3 @@ def test_the_groups_of_tests_are_all_tests() -> None:
         assert [
             target for target in made if not re.search(rf"\bmake {target}$", script, re.MULTILINE)
         ] == []
-
-
-def test_what_goes_through_a_share_of_its_seeds_is_marked() -> None:
-    """Without the mark, `make test-seeds` would leave it out, and most of its seeds never ran."""
-    sharing = {
-        f"{path.relative_to(ROOT)}::{function.name}"
-        for path in TESTS
-        if any(f"{name}(" in path.read_text(encoding="utf-8") for name in SHARING)
-        for function in functions(path)
-        if function.name.startswith("test_") and SHARING & names_called(function)
-    }
-
-    assert sharing == set(PLACED["seeded"])
-
-
-def names_called(function: Function) -> set[str]:
-    """Return the names of functions that a function or its decorators call."""
-    calls = (node for node in ast.walk(function) if isinstance(node, ast.Call))
-    return {call.func.id for call in calls if isinstance(call.func, ast.Name)}
