@@ -43,11 +43,13 @@ MARKS = {
         "tests/analyzer/settings/test_mistakes.py::test_damaged_files_are_read_or_refused",
         "tests/analyzer/settings/test_settings.py::test_any_settings_read_back",
         "tests/cli/services/test_mcp.py",
+        "tests/cli/services/test_watch.py::test_a_server_is_watched_and_a_key_resolves",
         "tests/cli/services/test_watch.py::test_lines_where_there_is_no_terminal",
         "tests/cli/test_budgets.py::test_a_burst_over_three_processes_is_stopped_live_and_found_in_batch",
         "tests/cli/test_budgets.py::test_a_server_knows_after_a_kill_what_was_spent",
         "tests/cli/test_budgets.py::test_the_page_shows_money_and_takes_an_amount",
         "tests/cli/test_ci.py::test_many_loops_fit_where_people_read",
+        "tests/cli/test_judge.py::test_a_server_puts_gates_to_the_judge",
         "tests/cli/test_ray.py",
         "tests/collector/erasure/test_asked.py::test_a_server_forgets_and_goes_on",
         "tests/collector/erasure/test_forgetting.py::test_a_killed_erasure_goes_on",
@@ -82,17 +84,23 @@ MARKS = {
         "tests/collector/store/test_retention.py::test_a_server_announces_and_deletes_and_says_which",
         "tests/collector/store/test_retention.py::test_services_have_times_of_their_own",
         "tests/collector/store/test_upgrade.py",
+        "tests/collector/test_store_analysis.py::test_dask_finds_what_one_process_finds",
         "tests/queries/test_typed_sql.py::test_a_query_that_takes_too_much_memory_is_stopped",
         "tests/reliability",
         "tests/rules/test_likely_failure.py::test_it_looks_back_no_further_than_it_says",
+        "tests/test_api.py::test_an_installed_wheel_is_typed",
         "tests/test_benchmarks.py::test_plain_loop_agrees_where_loops_are_crowded",
+        "tests/test_collector.py",
+        "tests/test_deploy.py::test_prometheus_reads_a_server_with_its_token",
         "tests/test_layout.py::test_wheel_holds_every_file",
+        "tests/test_npm_package.py",
         "tests/test_pages.py",
         "tests/test_pipelines.py::test_the_action_installs_itself",
         "tests/test_pipelines.py::test_the_sample_fails_on_the_loop_and_passes_without",
         "tests/test_quality.py::test_no_healthy_trace_is_flagged",
         "tests/test_quality.py::test_no_rule_is_worse_than_recorded",
         "tests/test_quality.py::test_no_run_spends_more_than_the_defaults_allow",
+        "tests/test_typescript.py",
         "tests/testing/test_pytest_plugin.py",
     ),
     "nightly": (
@@ -238,10 +246,16 @@ COUNTED = {
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Skip files whose tests are all left out, because importing them takes seconds."""
-    left_out = [mark for mark in MARKS if f"not {mark}" in config.option.markexpr]
-    path = str(collection_path.relative_to(ROOT))
-    return True if any(path in MARKS[mark] for mark in left_out) else None
+    """Skip files without a test that is asked for, because importing them takes seconds."""
+    expression, path = config.option.markexpr, str(collection_path.relative_to(ROOT))
+    left_out = [mark for mark in MARKS if f"not {mark}" in expression]
+    if any(path in MARKS[mark] for mark in left_out):
+        return True
+    if collection_path.is_file() and expression.startswith("slow"):
+        has_one = any(place.startswith(f"{path}::") for place in MARKS["slow"])
+        is_one = not _places_of(collection_path).isdisjoint(MARKS["slow"])
+        return None if has_one or is_one else True
+    return None
 
 
 @cache

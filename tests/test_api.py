@@ -67,7 +67,6 @@ def test_the_consumer_uses_every_name() -> None:
     assert sorted({name for _, name in NAMES} - used) == []
 
 
-@pytest.mark.slow
 def test_an_installed_wheel_is_typed(tmp_path: Path) -> None:
     """A wheel without its marker or a type is untyped for every user, whatever the sources say."""
     site = tmp_path / "site"

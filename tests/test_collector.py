@@ -24,12 +24,9 @@ COLLECTOR = BUILD / "collector" / "build" / "otelcol"
 SHOWN = "a-token-for-the-collector-0123456789abcdef"
 LOOP, OK = (TRACES / f"vercel-otel-{script}.json.gz" for script in ("loop", "ok"))
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(
-        not COLLECTOR.exists(), reason="there is no Collector: make test-collector builds one"
-    ),
-]
+pytestmark = pytest.mark.skipif(
+    not COLLECTOR.exists(), reason="there is no Collector: make test-collector builds one"
+)
 
 
 @contextmanager

@@ -295,7 +295,6 @@ def alert_test(name: str, series: Mapping[str, str]) -> dict[str, Any]:
     }
 
 
-@pytest.mark.slow
 @needs("prometheus")
 def test_prometheus_reads_a_server_with_its_token(tmp_path: Path) -> None:
     """Prometheus itself, with the file that compose gives it: it reads, and runs every rule."""

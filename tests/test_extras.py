@@ -52,7 +52,6 @@ def _blocked(allowed: str) -> set[str]:
     return set().union(*map(_packages, others)) - _packages("analyzer") - _packages(allowed)
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize("extra", ["analyzer", *EXTRA_OF.values()])
 def test_a_command_needs_its_extra_alone(extra: str) -> None:
     """Those of an extra show their help in one process, where no other extra can be imported."""

@@ -26,12 +26,9 @@ CALLS_MAX = 12  # As in `shared.ts`.
 WARNED = "you did the same thing 3 times by calling run"
 SERVICE, SESSION = "fixer", "ticket-42"
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(
-        not NODE.exists(), reason="the packages of npm/ are not there: make npm-package"
-    ),
-]
+pytestmark = pytest.mark.skipif(
+    not NODE.exists(), reason="the packages of npm/ are not there: make npm-package"
+)
 
 
 def node(folder: Path, *command: str, server: str = "") -> str:

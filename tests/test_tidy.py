@@ -171,6 +171,13 @@ def test_the_groups_of_tests_are_all_tests() -> None:
         path, _, name = place.partition("::")
         assert (ROOT / path).exists(), place
         assert not name or f"def {name}(" in (ROOT / path).read_text(encoding="utf-8"), place
+    # A mark beside a test would be one that the collection does not see.
+    marked = [
+        path
+        for path in (ROOT / "tests").rglob("*.py")
+        if re.search(rf"mark\.({'|'.join(MARKS)})\b", path.read_text(encoding="utf-8"))
+    ]
+    assert [path.name for path in marked] == ["conftest.py"]
     marks = [
         dict(zip(MARKS, values, strict=True))
         for values in product((False, True), repeat=len(MARKS))

@@ -25,13 +25,10 @@ LEFT_OUT = "…"
 # What differs from run to run: ids, and how often the agent called before it was told.
 VARIES = re.compile(r"[0-9a-f]{16}|called \d+ times")
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(
-        not NODE_MODULES.exists(),
-        reason="the packages of examples/typescript are not there: make build/typescript/installed",
-    ),
-]
+pytestmark = pytest.mark.skipif(
+    not NODE_MODULES.exists(),
+    reason="the packages of examples/typescript are not there: make build/typescript/installed",
+)
 
 
 @pytest.fixture

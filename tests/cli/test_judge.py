@@ -158,7 +158,6 @@ def test_a_judge_that_sees_no_progress_or_may_not_decide_leaves_the_gate(
     assert done.exit_code == 2
 
 
-@pytest.mark.slow
 @pytest.mark.requirement("A7")
 def test_a_server_puts_gates_to_the_judge(configured: Endpoint, tmp_path: Path) -> None:
     """The waiting agent receives the decision, and the gate names the judge."""

@@ -56,7 +56,6 @@ def test_settings_decide_and_the_store_stays_as_it_is(store: looptrace.TraceStor
     assert store.findings.to_polars().equals(before)
 
 
-@pytest.mark.slow
 def test_dask_finds_what_one_process_finds(store: looptrace.TraceStore) -> None:
     """The lines of the page, with worker processes that Dask has started."""
     distributed = pytest.importorskip("distributed", reason="Dask is not installed")

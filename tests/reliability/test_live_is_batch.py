@@ -41,7 +41,6 @@ def spans_at(size: int) -> pl.DataFrame:
     return distinct_spans(read_spans(paths).spans)[0].sort("end_ns", maintain_order=True)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("size", turn_of(0, [1, 7, 512]))
 def test_a_server_says_of_every_trace_what_batch_says(
     tmp_path: Path, size: int, capsys: pytest.CaptureFixture[str]

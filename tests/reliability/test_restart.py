@@ -6,7 +6,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import polars as pl
-import pytest
 
 from looptrace.analyzer.engine.batch import analyse
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
@@ -49,7 +48,6 @@ def events_of(store_dir: Path) -> list[tuple[str, str]]:
         return sorted((event.id, event.type) for _, event in gates.events())
 
 
-@pytest.mark.slow
 def test_a_restart_after_a_kill_is_ready_in_seconds(tmp_path: Path) -> None:
     """P28: 10,000 spans in 2,000 requests; no event is repeated, and none is lost."""
     store_dir = tmp_path / "store"

@@ -145,7 +145,6 @@ def people_see_one_server(cluster: Cluster, alone: Outcome) -> None:
     assert opened == len(alone.gates)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("route", turn_of(0, [by_session, by_turns, to_all]))
 def test_three_servers_find_what_one_finds(route: Route, cluster: Cluster, alone: Outcome) -> None:
     """Each event and each gate occurs once, wherever the spans arrived."""
@@ -160,7 +159,6 @@ def test_three_servers_find_what_one_finds(route: Route, cluster: Cluster, alone
     assert all(outcome([store]).gates for store in cluster.stores)  # They share the work.
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("route", "servers"), turn_of(0, [(by_session, 4), (by_turns, 2)]))
 def test_another_number_of_servers_loses_no_loop(
     route: Route, servers: int, cluster: Cluster, alone: Outcome
@@ -192,7 +190,6 @@ def without(sessions: set[str], batches: list[Batch]) -> list[Batch]:
     return [[r for r in batch if session_of(r) not in sessions] for batch in batches]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("seed", turn_of(0, range(2)))
 def test_servers_killed_in_the_middle_lose_no_finding(
     seed: int, cluster: Cluster, alone: Outcome

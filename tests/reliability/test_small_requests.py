@@ -3,8 +3,6 @@
 import json
 from pathlib import Path
 
-import pytest
-
 from tests.otlp import Trace
 from tests.reliability.serving import served, until
 
@@ -35,7 +33,6 @@ def cost_s(store_dir: Path, spans_each: int) -> tuple[float, int]:
         return server.cpu_s - before_s, int(server.number("looptrace_storing_seq"))
 
 
-@pytest.mark.slow
 def test_small_requests_cost_little_more_than_large_ones(tmp_path: Path) -> None:
     """P7: spans in batches of 5 share what is paid once for a block."""
     large_s, _ = cost_s(tmp_path / "large", 500)

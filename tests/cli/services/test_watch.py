@@ -170,7 +170,6 @@ def test_a_store_is_watched_and_a_key_resolves(tmp_path: Path) -> None:
     assert (decided.decision, decided.note) == ("continue", "Ask Ada.")
 
 
-@pytest.mark.slow
 def test_a_server_is_watched_and_a_key_resolves(tmp_path: Path) -> None:
     """A gate appears as it opens, and the decision takes effect in the server."""
     with (

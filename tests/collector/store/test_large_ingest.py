@@ -90,7 +90,6 @@ def test_a_large_ingest_makes_the_store_of_a_small_one(
     assert gates_of(many) == gates_of(small)
 
 
-@pytest.mark.slow
 @pytest.mark.requirement("F2")
 @pytest.mark.parametrize("after_s", KILLED_AFTER_S)
 def test_a_large_ingest_that_is_killed_may_be_run_again(after_s: float, tmp_path: Path) -> None:
