@@ -21,6 +21,7 @@ from looptrace.collector.server.warming import warming_tasks
 from looptrace.collector.store import reader, writer
 from looptrace.collector.store.gate_file.stored_gates import StoredGate
 from tests.collector.store.stored import looping, spans_of
+from tests.reliability.forked import Forked
 from tests.reliability.serving import OK, served, until
 from tests.reliability.serving import looping as live_loop
 
@@ -188,12 +189,10 @@ def test_lines_where_there_is_no_terminal(tmp_path: Path) -> None:
     """A pipe gets a line for each event, and no screen."""
     store = tmp_path / "store"
     writer.ingest(spans_of(looping("s1")), store)
-    with subprocess.Popen(
-        [*WATCH, "--store", str(store)], stdout=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline().startswith("gate opened: task s1, ")
-        writer.ingest(spans_of(looping("s2")), store)
-        lines = iter(process.stdout.readline, "")
-        assert next(line for line in lines if "task s2" in line)
-        process.terminate()
+    process = Forked(["watch", "--store", str(store)])
+    assert process.stdout.readline().startswith("gate opened: task s1, ")
+    writer.ingest(spans_of(looping("s2")), store)
+    lines = iter(process.stdout.readline, "")
+    assert next(line for line in lines if "task s2" in line)
+    process.terminate()
+    process.wait(DEADLINE_S)

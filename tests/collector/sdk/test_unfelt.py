@@ -21,7 +21,7 @@ from tests.collector.sdk.test_processor import Scripted
 from tests.reliability.serving import until
 
 requirement = pytest.mark.requirement
-SPANS = int(os.environ.get("LOOPTRACE_SOAK_SPANS", "12000"))
+SPANS = int(os.environ.get("LOOPTRACE_SOAK_SPANS", "4000"))
 CHECKS = 1_000
 LIMITS = QueueLimits(spans_max=1_000, batch_max=100, delay_s=0.001)
 FULL = QueueLimits(spans_max=5, batch_max=1, delay_s=0.001)

@@ -98,6 +98,12 @@ def mapping(value: object) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
+def objects(value: object) -> list[dict[str, Any]]:
+    """Return the objects in a list, which may be JSON in a text; none for anything else."""
+    value = parsed(value)
+    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+
+
 def text_of(value: object) -> str | None:
     """Return a value as an attribute's text: JSON, unless it is text; None for none."""
     if value is None or isinstance(value, str):

@@ -9,7 +9,7 @@ from typing import Any
 
 from looptrace.analyzer.text.digests import digest
 from looptrace.analyzer.text.payloads import canonical, parsed
-from looptrace.collector.importers.spans import mapping
+from looptrace.collector.importers.spans import mapping, objects
 
 # Where a body of a request has its messages.
 _LISTS = ("messages", "contents", "input", "chat_history", "content", "prompt")
@@ -30,7 +30,7 @@ def messages_of(body: Any) -> list[ApiMessage]:
         body = next((each for each in held if isinstance(each, list | str) and each), None)
     if isinstance(body, str) and body:
         return [{"role": "user", "content": body}]
-    return _objects(body)
+    return objects(body)
 
 
 def answer_of(body: Any) -> list[ApiMessage]:
@@ -40,15 +40,15 @@ def answer_of(body: Any) -> list[ApiMessage]:
         is_said = body and not body.startswith(_STREAMS)
         return [{"role": _ASSISTANT, "content": body}] if is_said else []
     if isinstance(body, list):
-        return _objects(body)
+        return objects(body)
     held = mapping(body)
-    if choices := _objects(held.get("choices")):
+    if choices := objects(held.get("choices")):
         return [choice["message"] for choice in choices if mapping(choice.get("message"))]
-    if candidates := _objects(held.get("candidates")):
+    if candidates := objects(held.get("candidates")):
         return [each["content"] for each in candidates if mapping(each.get("content"))]
     output = held.get("output")
     if isinstance(output, list):  # OpenAI's responses
-        return _objects(output)
+        return objects(output)
     if message := mapping(mapping(output).get("message")) or mapping(held.get("message")):
         return [message]
     if "content" in held or "tool_calls" in held:
@@ -79,8 +79,3 @@ def _unmarked(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _unmarked(v) for name, v in value.items() if name not in _CACHE_MARKS}
     return value
-
-
-def _objects(value: Any) -> list[ApiMessage]:
-    value = parsed(value)
-    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []

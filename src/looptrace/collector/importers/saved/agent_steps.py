@@ -17,10 +17,9 @@ from looptrace.collector.importers.saved.api_parts import (
     answer_message,
     call_part,
     given_message,
-    objects,
     result_message,
 )
-from looptrace.collector.importers.spans import mapping, text_of
+from looptrace.collector.importers.spans import mapping, objects, text_of
 
 # Dify writes several tools of one thought so.
 _TOOLS_APART = ";"

@@ -35,12 +35,6 @@ def result_message(call_id: object, result: object, *, failed: bool, **told: Any
     return {"role": "user", "content": [{**part, "is_error": failed}], **told}
 
 
-def objects(value: object) -> list[dict[str, Any]]:
-    """Return the objects in a list, which may be JSON in a text; none for anything else."""
-    value = parsed(value)
-    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
-
-
 def joined_texts(value: object) -> str | None:
     """Return a text, or the texts of the parts in a list."""
     if not isinstance(value, list):

@@ -17,7 +17,6 @@ from looptrace.analyzer.text.payloads import canonical, parsed
 from looptrace.collector.coding_agents.session_spans import times_in_order
 from looptrace.collector.importers.rows.call_numbers import ASKED, CallNumbers
 from looptrace.collector.importers.rows.messages import ApiMessage, whole_input_tokens
-from looptrace.collector.importers.saved.api_parts import objects
 from looptrace.collector.importers.saved.chats import (
     page_and_langchain_messages,
     with_spoken,
@@ -31,6 +30,7 @@ from looptrace.collector.importers.spans import (
     NS_PER_MS,
     foreign_row,
     mapping,
+    objects,
     session_attributes,
     text_of,
     time_ns,

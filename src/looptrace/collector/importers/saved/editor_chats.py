@@ -21,10 +21,9 @@ from looptrace.collector.importers.saved.api_parts import (
     call_part,
     given_message,
     joined_texts,
-    objects,
     result_message,
 )
-from looptrace.collector.importers.spans import mapping, text_of
+from looptrace.collector.importers.spans import mapping, objects, text_of
 
 # Lines that pi prints (`pi --mode json`, @mariozechner/pi-coding-agent 0.73.1 docs/json.md) with a
 # message that is not whole, or once more.

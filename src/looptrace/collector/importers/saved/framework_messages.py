@@ -31,12 +31,11 @@ from looptrace.collector.importers.saved.api_parts import (
     call_part,
     given_message,
     joined_texts,
-    objects,
     result_message,
     text_part,
 )
 from looptrace.collector.importers.saved.chats import page_messages
-from looptrace.collector.importers.spans import mapping, text_of
+from looptrace.collector.importers.spans import mapping, objects, text_of
 
 _FUNCTION_CALLS = ("function_call", "functionCall", "FunctionCallContent")
 _FUNCTION_RESULTS = ("function_result", "functionResult", "FunctionResultContent")

@@ -7,7 +7,6 @@ from typing import Any
 from looptrace.collector.importers.rows.messages import ApiMessage
 from looptrace.collector.importers.saved import agent_steps, editor_chats
 from looptrace.collector.importers.saved import framework_messages as messages
-from looptrace.collector.importers.saved.api_parts import objects
 from looptrace.collector.importers.saved.chats import (
     chatgpt_messages,
     claude_messages,
@@ -15,7 +14,7 @@ from looptrace.collector.importers.saved.chats import (
     kiro_messages,
     training_messages,
 )
-from looptrace.collector.importers.spans import mapping
+from looptrace.collector.importers.spans import mapping, objects
 
 _LEVELS_MAX = 8
 

@@ -9,9 +9,8 @@ from typing import Any
 
 from looptrace.analyzer.schema.spans import SpanRow
 from looptrace.collector.importers.rows.messages import ApiMessage
-from looptrace.collector.importers.saved.api_parts import objects
 from looptrace.collector.importers.saved.conversations import conversation_rows
-from looptrace.collector.importers.spans import mapping
+from looptrace.collector.importers.spans import mapping, objects
 
 # What was cached is counted beside the rest of the input.
 _USAGE = (
