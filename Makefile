@@ -53,7 +53,7 @@ test-core: toolchain ## the tests of the core, in Rust; a part of make test
 test-slow: $(VENV)/installed-dev ## run the slow tests: servers by the dozen
 	$(BIN)/pytest -q -n 4 -m "slow and not nightly" --dist worksteal $(OPTIONS)
 
-test-seeds: $(VENV)/installed-dev ## run the tests with seeds through all of them, not those of the day alone, and build and install the package
+test-seeds: $(VENV)/installed-dev ## run the tests with seeds through all of them, not those of the day alone, and those that build the package or start a cluster
 	LOOPTRACE_ALL_SEEDS=1 $(BIN)/pytest -q -n 2 -m "seeded or nightly" --dist worksteal $(OPTIONS)
 
 # What cannot live in one environment has another; each runs the agents whose frameworks it has.

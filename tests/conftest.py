@@ -23,7 +23,7 @@ gc.disable()
 # By folder, file or test, because a mark at every test would be forgotten at the next one.
 # Thorough is what takes more than some tenth of a second of one core a test, or as much by the
 # dozen, as whole commands and live engines do. Nightly ones build the package, which compiles the
-# core once more. Seeded ones are found by what they call.
+# core once more, or start a cluster. Seeded ones are found by what they call.
 MARKS = {
     # What starts servers, runs thousands of seeds, kills processes by the dozen, reads the labelled
     # runs, or takes more than three seconds of a core.
@@ -104,6 +104,7 @@ MARKS = {
         "tests/testing/test_pytest_plugin.py",
     ),
     "nightly": (
+        "tests/cli/test_ray.py",
         "tests/test_api.py::test_an_installed_wheel_is_typed",
         "tests/test_layout.py::test_wheel_holds_every_file",
         "tests/test_pages.py::test_the_tutorial_does_what_it_shows",

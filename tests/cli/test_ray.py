@@ -26,7 +26,6 @@ from tests.commands import ended
 from tests.otlp import Trace, tool_call
 from tests.paths import ROOT
 from tests.reliability.serving import DEADLINE_S
-from tests.seeds import turn_of
 
 SPACES = ("--user", "--map-root-user", "--net", "--pid", "--mount")
 # Two nodes of the cluster, with one worker each; the first is the head.
@@ -169,7 +168,7 @@ COMMANDS = {
 }
 
 
-@pytest.mark.parametrize("name", turn_of(0, [*COMMANDS]))
+@pytest.mark.parametrize("name", COMMANDS)
 def test_a_cluster_reports_what_one_machine_reports(name: str, run: Run, store: Path) -> None:
     """Findings, gates and reports are the same to the byte, and so is the exit code."""
     command = [str(store) if word == "STORE" else word for word in COMMANDS[name]]
