@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::wire::value::{Map, Value, write_map, write_text};
+use crate::wire::value::{Map, Value, bytes_of, write_map, write_text};
 
 /// The attribute of a resource that names the service.
 pub const SERVICE_NAME: &str = "service.name";
@@ -77,34 +77,11 @@ pub struct Link<'a> {
 /// An id of so many hex digits in lower case, also from base64, in which protobuf's own JSON has it.
 #[must_use]
 pub fn hex_id(written: &str, digits: usize) -> String {
-    match from_base64(written) {
+    // A hex id would be base64, too, without its end.
+    match written.ends_with('=').then(|| bytes_of(written)).flatten() {
         Some(bytes) if bytes.len() * 2 == digits => hex(&bytes),
         _ => written.to_lowercase(),
     }
-}
-
-/// The bytes of base64 that ends with `=`, as ids do.
-fn from_base64(text: &str) -> Option<Vec<u8>> {
-    const BITS: u32 = 6;
-    let told = text.strip_suffix("==").or_else(|| text.strip_suffix('='))?;
-    let (mut bytes, mut held, mut bits) = (Vec::new(), 0_u32, 0);
-    for c in told.bytes() {
-        let value = match c {
-            b'A'..=b'Z' => c - b'A',
-            b'a'..=b'z' => c - b'a' + 26,
-            b'0'..=b'9' => c - b'0' + 52,
-            b'+' => 62,
-            b'/' => 63,
-            _ => return None,
-        };
-        held = (held << BITS | u32::from(value)) & 0xffff;
-        bits += BITS;
-        if bits >= u8::BITS {
-            bits -= u8::BITS;
-            bytes.push((held >> bits & 0xff) as u8);
-        }
-    }
-    Some(bytes)
 }
 
 /// The ids and times of a span, checked.

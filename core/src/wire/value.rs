@@ -3,6 +3,9 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD as STANDARD;
+
 use crate::wire::scan::plain_end;
 
 /// The value of an attribute. Bytes are text already: base64.
@@ -192,46 +195,14 @@ pub fn write_text(text: &str, out: &mut Vec<u8>) {
     out.push(b'"');
 }
 
-const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-
 /// Bytes as base64.
 pub fn base64(bytes: &[u8]) -> String {
-    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
-    for three in bytes.chunks(3) {
-        let byte = |at: usize| u32::from(three.get(at).copied().unwrap_or_default());
-        let bits = byte(0) << 16 | byte(1) << 8 | byte(2);
-        for digit in 0..4 {
-            let value = (bits >> (18 - 6 * digit) & 63) as usize;
-            let is_there = digit <= three.len();
-            text.push(if is_there {
-                char::from(DIGITS[value])
-            } else {
-                '='
-            });
-        }
-    }
-    text
+    STANDARD.encode(bytes)
 }
 
 /// The bytes of a text of base64; `None` if it is none.
 pub fn bytes_of(text: &str) -> Option<Vec<u8>> {
-    let digits = text.trim_end_matches('=');
-    let filled = text.len() - digits.len();
-    if !text.len().is_multiple_of(4) || filled > 2 {
-        return None;
-    }
-    let mut bytes = Vec::with_capacity(text.len() / 4 * 3);
-    let (mut bits, mut count) = (0_u32, 0);
-    for digit in digits.bytes() {
-        let value = DIGITS.iter().position(|known| *known == digit)?;
-        bits = bits << 6 | u32::try_from(value).ok()?;
-        count += 6;
-        if count >= 8 {
-            count -= 8;
-            bytes.push((bits >> count & 255) as u8);
-        }
-    }
-    Some(bytes)
+    STANDARD.decode(text).ok()
 }
 
 #[cfg(test)]
