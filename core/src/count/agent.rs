@@ -393,8 +393,10 @@ impl Agent {
         if row.polls && row.is("tool") && !row.well {
             let usual_ns = waits.usual_ns.get(&row.name).copied().unwrap_or(0);
             let over_ns = row.end_ns.saturating_sub(since_ns);
+            let took_ns = row.end_ns.saturating_sub(start_ns);
+            let watch_ns = waits.wish.lasts_ns(between_ns.max(took_ns));
             row.overdue_ns = over_ns
-                .saturating_sub(usual_ns.saturating_mul(OVER_USUAL).max(waits.wish.watch_ns))
+                .saturating_sub(usual_ns.saturating_mul(OVER_USUAL).max(watch_ns))
                 .max(0);
         }
         if is_call {

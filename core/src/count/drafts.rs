@@ -28,7 +28,8 @@ pub struct Drafts {
 }
 
 impl Drafts {
-    /// Keep what a call wrote; let a critic's short verdict on such a text be the same for each.
+    /// Keep what a call wrote; let a critic's short verdict on such a text be the same for each, but
+    /// for a score, which says how good each of many is.
     pub fn judge(&mut self, row: &mut Row, texts: &[i64]) {
         if !row.judges {
             if row.works {
@@ -41,7 +42,7 @@ impl Drafts {
         let taken = self.taken.entry(row.name).or_default();
         if row.check == UNKNOWN {
             *taken += 1;
-        } else if texts.iter().any(|text| self.wrote.contains(text)) {
+        } else if row.verdict == UNKNOWN && texts.iter().any(|text| self.wrote.contains(text)) {
             row.check = pair(pair(row.name, row.outcome), *taken + 1);
         }
     }

@@ -171,7 +171,7 @@ columns! {
         own tries changes only_reads missing watches pauses brief one_thing
         unheard asks well awaits vague settles undoes guesses restates in_vain later makes removes
         states faulty hands_over of_place rewrites deploys of_server delegates thinks judges ran_out goes_to
-        declined not_there tries_otherwise
+        declined not_there tries_otherwise opens good
     }
 }
 

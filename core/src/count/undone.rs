@@ -18,6 +18,7 @@ rows! {
     UNDOING: Pattern = MARKS["undoing_command"];
     GOES_TO: Pattern = MARKS["goes_to"];
     GOES_BY_TOOL: Pattern = MARKS["goes_by_tool"];
+    OPENS: Pattern = MARKS["opens"];
 }
 
 // The words for what was there and what is put there, in keys of edits.
@@ -49,7 +50,13 @@ pub fn goes_to(name: &str) -> bool {
     GOES_BY_TOOL.is_match(name)
 }
 
-/// Whether a command does.
+/// Whether a tool opens a page, a file or a folder, by its name.
+#[must_use]
+pub fn opens(name: &str) -> bool {
+    OPENS.is_match(name)
+}
+
+/// Whether a command goes to another revision or place.
 #[must_use]
 pub fn goes_by_command(arguments: &str) -> bool {
     GOES_TO.is_match(arguments)
@@ -85,6 +92,9 @@ pub struct Trials {
     /// The code of the call that went to the revision or the place at hand.
     #[serde(default)]
     place: i64,
+    /// The code of the call that opened the page or the file at hand.
+    #[serde(default)]
+    page: i64,
     /// Whether that was checked.
     checked: bool,
     /// The code of the edit that would put the last one back.
@@ -141,12 +151,19 @@ impl Trials {
         }
     }
 
-    /// Let what a call shows be said of the revision or the place at which it is made.
+    /// Let what a call shows be said of the revision or the place at which it is made, and good news
+    /// of the page that is open.
     fn follow_places(&mut self, row: &mut Row) {
         if row.goes_to && !row.failed {
             self.place = row.call;
         } else if self.place != UNKNOWN {
             tell_apart(row, self.place);
+        }
+        if row.opens && !row.failed {
+            self.page = row.call;
+        } else if row.good && self.page != UNKNOWN {
+            tell_apart(row, self.page);
+            row.search_result = pair(row.search_result, self.page);
         }
     }
 

@@ -17,8 +17,10 @@ const WISH_CHARS: usize = 4_000;
 const TIMES_CHARS_MAX: usize = 600;
 // Whoever asks for more of a call means a load.
 const TIMES_MAX: i64 = 200;
-// A watch without an end lasts a day's work.
+// A watch without an end lasts a day's work, if it looks no more often than so many times in the
+// time that it is to wait. A message may tell of anything that comes at a time.
 const WATCH_S: i64 = 8 * 3_600;
+const LOOKS_MAX: i64 = 4;
 // Whoever watches for longer is told of it.
 const SPAN_S_MAX: i64 = 7 * 86_400;
 
@@ -47,7 +49,7 @@ pub struct Wish {
     pub times: i64,
     /// The time between two looks.
     pub every_ns: i64,
-    /// How long a watch is to last.
+    /// How long a watch is to last, where that is told.
     pub watch_ns: i64,
 }
 
@@ -61,12 +63,22 @@ impl Wish {
         let every_s = found(&EVERY, text, seconds);
         let without = |text, form| replaced(text, form, " ");
         let rest = EVERY.iter().fold(Cow::Borrowed(text), without);
-        let spans_s = found(&SPANS, &rest, seconds);
-        let watch_s = spans_s.or(every_s.map(|_| WATCH_S));
+        let watch_s = found(&SPANS, &rest, seconds);
         Self {
             times: times.unwrap_or(0).min(TIMES_MAX),
             every_ns: every_s.unwrap_or(0).min(SPAN_S_MAX) * NS_PER_S,
             watch_ns: watch_s.unwrap_or(0).min(SPAN_S_MAX) * NS_PER_S,
+        }
+    }
+
+    /// How long a watch may last that looks again after such a time.
+    #[must_use]
+    pub fn lasts_ns(&self, between_ns: i64) -> i64 {
+        let keeps_time = between_ns.saturating_mul(LOOKS_MAX) >= self.every_ns;
+        if self.watch_ns == 0 && self.every_ns > 0 && keeps_time {
+            WATCH_S * NS_PER_S
+        } else {
+            self.watch_ns
         }
     }
 
@@ -148,13 +160,13 @@ mod tests {
         for (text, every, watch) in [
             ("Look every 10 minutes for three hours.", 10, 180),
             ("Schau alle 5 Minuten nach, zwei Stunden lang.", 5, 120),
-            ("Check it every 5 minutes until it is done.", 5, 480),
+            ("Check it every 5 minutes until it is done.", 5, 0),
             ("Look at it for 90 minutes.", 0, 90),
-            ("每5分钟检查一次", 5, 480),
+            ("每5分钟检查一次", 5, 0),
             (
                 "Buy it under 9, looking every quarter of an hour until 18:00.",
                 15,
-                480,
+                0,
             ),
             ("Look at it.", 0, 0),
         ] {
@@ -164,6 +176,15 @@ mod tests {
         }
         let long = format!("Call it 9 times. {}", "It has many words. ".repeat(40));
         assert_eq!(Wish::of(&long).times, 0);
+        let each_hour = Wish::of("Look every hour.");
+        let lasts = |minutes: i64| each_hour.lasts_ns(minutes * MINUTE_NS) / MINUTE_NS;
+        assert_eq!(
+            (lasts(60), lasts(15), lasts(14), lasts(0)),
+            (480, 480, 0, 0)
+        );
+        assert_eq!(Wish::default().lasts_ns(60 * MINUTE_NS), 0);
+        let told = Wish::of("Look each minute for three hours.");
+        assert_eq!(told.lasts_ns(0), 180 * MINUTE_NS);
         assert!(Wish::of("Look every 10 minutes.").is_due(9 * MINUTE_NS));
         assert!(!Wish::of("Look every 10 minutes.").is_due(MINUTE_NS));
         assert!(!Wish::default().is_due(MINUTE_NS));

@@ -170,7 +170,11 @@ impl Asked {
         if differing.iter().any(|(one, _)| one.is_searched) {
             differing.retain(|(one, _)| one.is_searched);
         } else if self.values.iter().any(|one| one.is_searched) {
-            // The same query elsewhere is the same search, but for another time or id.
+            if differing.iter().any(|(one, two)| one.is_elsewhere(two)) {
+                // One word is looked for in each of many folders.
+                return false;
+            }
+            // The same query with other options is the same search, but for another time or id.
             differing.retain(|(one, two)| one.has_digit && two.has_digit);
         }
         let is_like = |(one, two): &(&AskedValue, &AskedValue)| one.is_like(two, self.is_command);

@@ -19,6 +19,7 @@ use crate::tables::MARKS;
 rows! {
     SEARCHED: Pattern = MARKS["searched_keys"];
     RUN: Pattern = MARKS["run_keys"];
+    PLACES: Pattern = MARKS["place_keys"];
 }
 
 // What joins the parts of an address or a path, and the words of a name.
@@ -46,6 +47,9 @@ pub struct AskedValue {
     pub(super) code: i64,
     /// It says what is searched for, as a query does.
     pub(super) is_searched: bool,
+    /// Whether it says where that is searched for, as a folder does.
+    #[serde(default)]
+    is_place: bool,
     /// Whether all that differs may be a number: a time, an id.
     pub(super) has_digit: bool,
     /// The codes of its pairs of signs, where it has no spaces between words.
@@ -78,6 +82,7 @@ impl AskedValue {
             key: code(key),
             code: code(text),
             is_searched: SEARCHED.is_match(key),
+            is_place: PLACES.is_match(key),
             runs: RUN.is_match(key),
             has_digit: read.contains(|sign: char| sign.is_ascii_digit()),
             pairs: pairs_of(read),
@@ -127,6 +132,17 @@ impl AskedValue {
         self.code == other.code
             || gists.is_some_and(|(one, two)| one.is_like(two))
             || apologies.is_some_and(|(one, two)| one.is_like(two))
+    }
+
+    /// Whether both are places, and neither may be a part of the other, as a folder is of another.
+    pub fn is_elsewhere(&self, other: &Self) -> bool {
+        let parts = |value: &Self| -> Vec<i64> {
+            let words = value.words.iter().flat_map(|word| &word.2);
+            words.map(|part| part.0).collect()
+        };
+        let (one, two) = (parts(self), parts(other));
+        let holds = |a: &[i64], b: &[i64]| a.starts_with(b) || a.ends_with(b);
+        self.is_place && other.is_place && !(holds(&one, &two) || holds(&two, &one))
     }
 
     /// Whether one has all words of the other, and more; of a long one, few may be others.

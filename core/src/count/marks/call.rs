@@ -20,7 +20,7 @@ use crate::same::frames::framed;
 use crate::same::made::makes;
 use crate::same::pages::leads_on;
 use crate::same::signature::changed_file;
-use crate::same::text::head;
+use crate::same::text::{head, is_longer};
 use crate::same::{tools, waits};
 use crate::tables::{FAILURES, MARKS};
 
@@ -48,6 +48,7 @@ rows! {
     ACTS_DONE: Forms = MARKS["acts_done"];
     LOG_FILE: Pattern = MARKS["log_file"];
     NOT_THERE: Pattern = MARKS["not_there"];
+    GOOD_NEWS: Pattern = MARKS["good_news"];
 }
 
 // The characters of what an act shows that only says that it was done.
@@ -64,6 +65,10 @@ const NO_ANSWER: i64 = 1;
 const NOTED: i64 = 3;
 // Stands for the outcome of a request that was declined.
 const DECLINED: i64 = 2;
+// Good news are told in a line or two.
+const GOOD_CHARS: usize = 200;
+// A list with nothing in it.
+const NONE: &str = "[]";
 // The arguments of a call without any.
 const EMPTY: &str = "{}";
 
@@ -160,6 +165,13 @@ fn mark_wait(row: &mut Row, call: &Call) {
     row.well = !row.unfinished && call.shows(waits::is_well);
     row.in_vain = fine && !(tool.searches || tool.changes) && call.shows_within(is_empty);
     row.watches = watches && fine;
+    row.good = fine && !row.unfinished && call.shows_within(|text| tells_good(text, tool));
+}
+
+/// Whether an answer says in a line or two that nothing is wrong, and nothing else.
+fn tells_good(answer: &str, tool: Tool) -> bool {
+    let is_none = || tool.checker.checks && answer.trim() == NONE;
+    !is_longer(answer, GOOD_CHARS) && (GOOD_NEWS.is_match(answer) || is_none())
 }
 
 /// Set what a call does; return whether it only looks.
@@ -186,6 +198,7 @@ fn mark_use(row: &mut Row, call: &Call, failure: &Failure) -> bool {
     row.removes = fine && tool.removes || (by_command && tools::removes(arguments));
     let made = || tool.makes || (by_command && makes(call.turn.name, call.turn.arguments));
     row.makes = fine && !row.removes && made();
+    row.opens = tool.opens;
     row.goes_to = tool.goes_to || goes_by_command(arguments);
     row.undoes = tool.undoes || undoes_by_command(arguments);
     if tool.changes
@@ -360,8 +373,12 @@ fn mark_try(row: &mut Row, call: &Call, failure: &Failure) {
     let in_words = tool.checker.judges(arguments, call.within);
     row.judges = may_check && tool.checker.critic && !in_words;
     if may_check && tool.checker.falls_short(arguments, call.within) {
+        // What a critic says of one thing counts by its score; of many texts, a score is no more.
+        let score = tool.checker.scored(call.within).filter(|_| !in_words);
+        row.verdict = score.unwrap_or(UNKNOWN);
         let asked = if in_words { row.name } else { row.call };
-        row.check = pair(asked, tool.checker.said(call.within).unwrap_or(row.outcome));
+        let said = score.or_else(|| tool.checker.said(call.within));
+        row.check = pair(asked, said.unwrap_or(row.outcome));
     }
 }
 

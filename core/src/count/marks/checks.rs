@@ -35,6 +35,7 @@ static WORD: LazyLock<Regex> = LazyLock::new(|| pattern(r"\w"));
 static SAID: LazyLock<Regex> = LazyLock::new(|| pattern(r"[\w.%-]*\w"));
 static FILLER: LazyLock<Regex> = LazyLock::new(|| pattern(&any_of(&CHECKS["filler"])));
 static NO_FAULT: LazyLock<fancy_regex::Regex> = LazyLock::new(|| around(&CHECKS["no_fault"]));
+static SCORES: LazyLock<Regex> = LazyLock::new(|| pattern(&any_of(&CHECKS["scores"])));
 static OF_MANY: LazyLock<Regex> = LazyLock::new(|| pattern(r"\d ?(?:/|of|out of) ?\d"));
 static SHARE: LazyLock<fancy_regex::Regex> = LazyLock::new(|| around(&CHECKS["share"]));
 
@@ -93,6 +94,13 @@ impl Checker {
         Some(code(&words.join(" ")))
     }
 
+    /// The code of the score that a critic gives what it is told to look at, whatever it says of it;
+    /// none for other answers.
+    #[must_use]
+    pub fn scored(self, result: &str) -> Option<i64> {
+        self.critic.then(|| score_in(&ends_of(result)))?
+    }
+
     /// Whether a call runs a command that only looks.
     #[must_use]
     pub fn looks(self, arguments: &str) -> bool {
@@ -137,6 +145,15 @@ impl Checker {
         let last = text.rsplit('\n').next().unwrap_or_default();
         runs && !(FINE.is_match(text) || DONE.is_match(last))
     }
+}
+
+/// The code of the only score that a text gives.
+#[must_use]
+pub fn score_in(text: &str) -> Option<i64> {
+    let mut scores = SCORES.captures_iter(text);
+    let score = scores.next().filter(|_| scores.next().is_none())?;
+    let figures = score.name("score").or_else(|| score.name("score2"))?;
+    Some(code(&figures.as_str().replace(' ', "")))
 }
 
 /// Whether an answer says in words that something is wrong.
@@ -210,6 +227,30 @@ mod tests {
             Checker::of("run_tests").said("a draft lacks one good hook here"),
             None
         );
+    }
+
+    #[test]
+    fn a_score_is_known() {
+        let six = score_in("Score: 6/10. Too generic.");
+        assert!(six.is_some());
+        for text in [
+            r#"{"score": "6/10", "feedback": "The end is weak."}"#,
+            "I give it 6 / 10, since it is weak.",
+            "评分：6/10",
+        ] {
+            assert_eq!(score_in(text), six, "{text}");
+        }
+        for text in [
+            "Style: 6/10. Plot: 7/10.",
+            "page 6 of 10",
+            "It scored well.",
+            "",
+        ] {
+            assert_eq!(score_in(text), None, "{text}");
+        }
+        let critic = Checker::of("evaluate_essay");
+        assert_eq!(critic.scored("Score: 6/10."), six);
+        assert_eq!(Checker::of("run_tests").scored("Score: 6/10."), None);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The marks of responses.
 
 use super::chants::{CHANT_BYTES_MIN, chant_of};
+use super::checks::score_in;
 use crate::count::codes::{UNKNOWN, code};
 use crate::count::row::{CUTS, Row, STATUSES, place};
 use crate::count::turn::Turn;
@@ -29,6 +30,9 @@ const TRY_BYTES_MAX: usize = 400;
 
 // A verdict alone is shorter than this, with the name of who gives it.
 const VERDICT_BYTES_MAX: usize = 100;
+
+// A score and what is said of it are shorter than this.
+const SCORE_BYTES_MAX: usize = 300;
 
 // The message that all courtesies are.
 const COURTESIES: &str = "courtesy";
@@ -71,6 +75,16 @@ fn verdict_in(text: &str) -> i64 {
     }
 }
 
+/// The code of a verdict, or of a score with a few words on it in the whole `text`; a question asks
+/// for more.
+fn judgement_in(verdict: &str, text: &str) -> i64 {
+    let verdict = verdict_in(verdict);
+    if verdict != UNKNOWN || text.len() > SCORE_BYTES_MAX || text.contains('?') {
+        return verdict;
+    }
+    score_in(text).unwrap_or(UNKNOWN)
+}
+
 /// Set the marks of responses and attempts.
 pub fn mark_response(row: &mut Row, turn: &Turn) {
     row.silent = turn.response == Some(SILENCE);
@@ -87,10 +101,10 @@ pub fn mark_response(row: &mut Row, turn: &Turn) {
         return;
     }
     row.unheard = turn.arguments.is_some_and(waits::is_silence);
-    let last_line = turn
-        .arguments
-        .and_then(|given| given.trim_end().rsplit('\n').next());
-    row.told_verdict = last_line.map_or(UNKNOWN, verdict_in);
+    if let Some(given) = turn.arguments.map(str::trim_end) {
+        let last_line = given.rsplit('\n').next().unwrap_or_default();
+        row.told_verdict = judgement_in(last_line, given);
+    }
     let Some(text) = turn.text else { return };
     let mut signs = text
         .chars()
@@ -105,7 +119,7 @@ pub fn mark_response(row: &mut Row, turn: &Turn) {
     row.brief = is_brief(text, turn.arguments);
     row.awaits = waits::says_waits(text);
     row.tries_otherwise = text.len() <= TRY_BYTES_MAX && TRIES_OTHERWISE.is_match(text);
-    row.verdict = verdict_in(text.trim());
+    row.verdict = judgement_in(text.trim(), text.trim());
     if is_courtesy(text) && turn.arguments.is_some_and(is_courtesy) {
         row.reminded = code(COURTESIES);
     } else if let Some(message) = turn.arguments.filter(|text| rejects(text)) {

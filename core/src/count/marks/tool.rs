@@ -1,7 +1,7 @@
 //! What the name of a tool says about it.
 
 use super::checks::Checker;
-use crate::count::undone::{goes_to, undoes};
+use crate::count::undone::{goes_to, opens, undoes};
 use crate::patterns::rows;
 use crate::same::tools::{Kept, kept, purpose};
 use crate::tables::{MARKS, TOOL_KINDS};
@@ -98,6 +98,8 @@ pub struct Tool {
     pub undoes: bool,
     /// It goes to another revision or place.
     pub goes_to: bool,
+    /// It opens a page, a file or a folder.
+    pub opens: bool,
     /// A person answers it.
     pub asks: bool,
     /// How its answers are checked; a tool that changes something checks nothing.
@@ -148,6 +150,7 @@ impl Tool {
             removes: purpose.removes,
             undoes: undoes(name),
             goes_to: goes_to(name),
+            opens: opens(name),
             asks: ASKS.is_match(name),
             shows_state: SHOWS_STATE.is_match(name),
             assesses: ASSESSES.is_match(name),

@@ -26,15 +26,16 @@ ACTS_MAX = 3
 class NoNews(Rule):
     r"""Most of the last calls of an agent bring nothing new.
 
-    A call brings nothing new if the same call had the same result shortly before, if any call
-    had the same long result (a page, what a command shows, an error), if a search found what one
-    for the same thing had found, as [same_result](same_result.md) compares them, or if it reads
-    lines of a file that earlier reads showed, and nothing was changed since. Short results, such as
-    "ok", and those of tools that make changes or answer about one of many things, are normal for
-    different calls, and an act that only says that it was done is on the way if something new came
-    before it. Other rules find repeats in a row or a fixed order sooner; this one finds them in any
-    order, and only warns. Calls whose results the trace does not show count if nothing but such
-    calls, all made before, come in a row.
+    A call brings nothing new if the same call had the same result shortly before, if any call had
+    the same long result (a page, what a command shows, an error), if a search found what one for
+    the same thing had found, as [same_result](same_result.md) compares them, or if it reads lines
+    of a file that earlier reads showed, and nothing was changed since. Short results, such as "ok",
+    and those of tools that make changes or answer about one of many things, are normal for
+    different calls, and so is what is well on each of many pages. An act that only says that it was
+    done is on the way if something new came before it, and so is a way back, such as to a list.
+    Other rules find repeats in a row or a fixed order sooner; this one finds them in any order, and
+    only warns. Calls whose results the trace does not show count if nothing but such calls, all
+    made before, come in a row.
 
     ## Looping
     - `(look(page)->same act({n})->"result {n}") x8`
@@ -42,6 +43,7 @@ class NoNews(Rule):
     - `git(commit -m {n})->"On branch main: nothing to commit, the working tree is clean" x8`
     - `(grep(refund {n})->"" grep(refund {n} in all)->"a.py" open(a.py, {n})->"line {n}") x8`
     - `search(refunds)->? x6`
+    - `(click(link {n})->"The page on how to get to the museum of the town" go_back()->visit) x5`
 
     ## Not looping
     - `click(button {n})->"the page with the order form, and {n} things in its basket now" x20`
@@ -101,11 +103,12 @@ class NoNews(Rule):
         found = own(lane, pair(alone, lane.changes_seen + 1))
         counts = [same_among(lane, codes, self.window) for codes in (same, alike, found)]
         # A hand-over and a way back lead to what is new.
-        leads = lane.turns.look_chars[lane.rows] == ON_THE_WAY
+        on_the_way = lane.turns.look_chars[lane.rows] == ON_THE_WAY
         # A file of which one call has shown two texts changes by itself.
         stays = same_among(lane, own(lane, lane.call), self.window) == counts[0]
         shown = lane.turns.shown_before[lane.rows] & stays
         came = (np.maximum.reduce(counts) > 1) | shown
+        leads = on_the_way & ~self._led_back(lane, on_the_way, came)
         leads |= self._led_on(lane, came)
         old = np.where(came & ~lane.polls & ~leads, 1, UNKNOWN)
         unseen = np.minimum(self._unseen(lane), self.window)
@@ -114,6 +117,15 @@ class NoNews(Rule):
         needed = -(-self.window * self.old_percent // (ROUND * PERCENT))  # rounded up
         length = np.minimum(self.window, lane.position) + 1
         return Evaluation(reached, needed, np.full_like(old, ROUND), length, old, spans="same")
+
+    def _led_back(self, lane: Lane, on_the_way: Flags, came: Flags) -> Flags:
+        """Return the ways that came before, and lead back from what came before as well."""
+        places = np.arange(len(came))
+        since = places - np.maximum.accumulate(np.where(on_the_way, -1, places))
+        back = came & (since > 0) & (since <= np.minimum(ACTS_MAX, lane.position))
+        old = came & ~lane.polls
+        led: Flags = back & old[places - np.where(back, since, 0)]
+        return led
 
     def _led_on(self, lane: Lane, came: Flags) -> Flags:
         """Return the acts that say only that they were done, of which the first came after news."""

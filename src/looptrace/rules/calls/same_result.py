@@ -18,22 +18,22 @@ RETRIED = 2
 class SameResult(RowRule):
     """Different searches have the same answer, such as none.
 
-    The rule looks only at searches: tools whose name says so (search, grep, find, lookup,
-    query, ...), commands such as `grep` and `find`, lists that are empty under one filter in
-    several spellings, and pages of a list that all show the same. Other tools may rightly give
-    one result for many things. Finding nothing is one answer, in whatever words, also by a
-    failure, or past the last page; a name that is not there either, which the agent only tries
-    by its own words, finds nothing of what it looks for. Another answer to a command or query
-    that only looks counts if it asks nearly the same as an earlier one: it has all words of
-    that and more, or less. Searches for many things, of which a short answer holds, such as
-    names, days or addresses, are a batch: what they are given has no word in common but that of
-    their form. A plan that is written again and again counts as a search, and so does an update
-    that sets a state as it was, and only says something else of it. Notes and thoughts that say
-    the same in other words, with no other call between them, are one; so are apologies that a
-    tool sends, and tasks that are given away and get the same answer, such as that nobody can
-    do them. A search may be made twice at once. Parallel searches of one response count once.
-    `repeated_call` finds the same search again, and sooner; `repeated_failure` and
-    `signature_repeat` find failures.
+    The rule looks only at searches: tools whose name says so (search, grep, find, lookup, query,
+    ...), commands such as `grep` and `find`, lists that are empty under one filter in several
+    spellings, and pages of a list that all show the same. Other tools may rightly give one result
+    for many things. Finding nothing is one answer, in whatever words, also by a failure, or past
+    the last page; a name that is not there either, which the agent only tries by its own words,
+    finds nothing of what it looks for. Another answer to a command or query that only looks counts
+    if it asks nearly the same as an earlier one: it has all words of that and more, or less.
+    Searches for many things, of which a short answer holds, such as names, days or addresses, are a
+    batch: what they are given has no word in common but that of their form. So is one word in each
+    of many folders, none of which is within another. A plan that is written again and again counts
+    as a search, and so does an update that sets a state as it was, and only says something else of
+    it. Notes and thoughts that say the same in other words, with no other call between them, are
+    one; so are apologies that a tool sends, and tasks that are given away and get the same answer,
+    such as that nobody can do them. A search may be made twice at once. Parallel searches of one
+    response count once. `repeated_call` finds the same search again, and sooner; `repeated_failure`
+    and `signature_repeat` find failures.
 
     ## Looping
     - `search(refund {n})->"no results" x5`
@@ -61,6 +61,7 @@ class SameResult(RowRule):
     - `lookup_customer({n}@shop.example)->"[]" x9`: many customers.
     - `(say("Next is user {n}.") get_user(u{n}a)->"User u{n}a not found") x9`: many users.
     - `list_orders(customer {n})->"[]" x9`: so are these.
+    - `grep({"pattern":"total","path":"svc/a{n}x"})->"No matches found" x9`: many folders.
     - `save_memory(The dog of the user is called Rex)->a save_memory(The user lives in Oslo now)->a
       save_memory(The user works on ships)->a save_memory(No nuts in any meal)->a save_memory(Plays
       chess every Monday)->a`: other facts.

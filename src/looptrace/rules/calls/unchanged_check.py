@@ -21,7 +21,8 @@ class UnchangedCheck(WindowRule):
     program was run for it. Good answers are an empty one, one that says that all is well, and
     any other of builds, linters and tests, which fail where something is wrong. A critic who says
     the same of another draft has given the same answer; a word or two, such as “Rejected.”, are
-    one for texts that the task wrote itself, until the critic takes one.
+    one for texts that the task wrote itself, until the critic takes one. Of one file its score
+    counts, whatever it says of it.
 
     Looks at files and states do not count, nor do checks without work between them; `repeated_call`
     finds those in a row, and `persistent_failure` checks that fail.

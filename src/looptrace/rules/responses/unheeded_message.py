@@ -18,12 +18,12 @@ class UnheededMessage(RowRule):
     nor do the words of the answers. A call or a request to another agent in between ends the
     row.
 
-    Messages of fewer than five words do not count, because a person may say “Go on.” each time;
-    nor do long answers, which may be the parts of one text, unless the message says that the last
-    one could not be used. A verdict of another agent that does not say why, such as “Rejected.”,
-    counts from its second time in a row. All thanks, farewells and offers to wait are one
-    message, unless they come after a pause, as a person's do. A question in other words came
-    before if its answer has come twice.
+    Messages of fewer than five words do not count, because a person may say “Go on.” each time; nor
+    do long answers, which may be the parts of one text, unless the message says that the last one
+    could not be used. A verdict of another agent that does not say why, such as “Rejected.”, or its
+    score, counts from its second time in a row. All thanks, farewells and offers to wait are one
+    message, unless they come after a pause, as a person's do. A question in other words came before
+    if its answer has come twice.
 
     ## Looping
     - `(remind("The tests have not been run, attempt {n}.") say("All done, {n}.")) x3`
