@@ -49,6 +49,7 @@ rows! {
     LOG_FILE: Pattern = MARKS["log_file"];
     NOT_THERE: Pattern = MARKS["not_there"];
     GOOD_NEWS: Pattern = MARKS["good_news"];
+    TEST_FILE: Pattern = MARKS["test_file"];
 }
 
 // The characters of what an act shows that only says that it was done.
@@ -421,6 +422,10 @@ fn mark_search(row: &mut Row, call: &Call) {
     }
     if row.look_chars > 0 && leads_on(arguments, call.within) && is_empty_page(call.within) {
         // There is more to look through.
+        row.look_chars = 0;
+    }
+    if row.look_chars > 0 && row.tests_failed == 0.0 && TEST_FILE.is_match(arguments) {
+        // The tests of each of many files pass.
         row.look_chars = 0;
     }
 }
