@@ -28,7 +28,7 @@ static BOUND: [(&LazyLock<Table>, &[&str]); 5] = [
         "of_thing", "refusals", "says_no", "timeouts", "too_much", "unchanged",
     ]),
     (&MARKS, &[
-        "apologies", "asking_statement", "courtesy", "declines", "drained", "empty",
+        "apologies", "asking_statement", "courtesy", "declines", "drained", "empty", "good_news",
         "lasting_faults", "log_file", "move_arguments", "narrows", "no_effects", "not_taken",
         "not_there", "nothing", "outputless", "reports", "settles", "sleeps", "state_commands",
         "tries_otherwise", "turned_down", "undoing_command", "unseen", "ways",

@@ -26,6 +26,7 @@ rows! {
     FAULT: Pattern = CHECKS["fault"];
     FINE: Pattern = CHECKS["fine"];
     DONE: Pattern = CHECKS["done"];
+    SCORES: Pattern = CHECKS["scores"];
 }
 
 static PROGRAM: LazyLock<fancy_regex::Regex> = LazyLock::new(|| around(&CHECKS["program"]));
@@ -35,7 +36,6 @@ static WORD: LazyLock<Regex> = LazyLock::new(|| pattern(r"\w"));
 static SAID: LazyLock<Regex> = LazyLock::new(|| pattern(r"[\w.%-]*\w"));
 static FILLER: LazyLock<Regex> = LazyLock::new(|| pattern(&any_of(&CHECKS["filler"])));
 static NO_FAULT: LazyLock<fancy_regex::Regex> = LazyLock::new(|| around(&CHECKS["no_fault"]));
-static SCORES: LazyLock<Regex> = LazyLock::new(|| pattern(&any_of(&CHECKS["scores"])));
 static OF_MANY: LazyLock<Regex> = LazyLock::new(|| pattern(r"\d ?(?:/|of|out of) ?\d"));
 static SHARE: LazyLock<fancy_regex::Regex> = LazyLock::new(|| around(&CHECKS["share"]));
 
@@ -150,10 +150,12 @@ impl Checker {
 /// The code of the only score that a text gives.
 #[must_use]
 pub fn score_in(text: &str) -> Option<i64> {
-    let mut scores = SCORES.captures_iter(text);
-    let score = scores.next().filter(|_| scores.next().is_none())?;
+    let score = SCORES.captures(text)?;
+    if SCORES.find_at(text, score.range().end).is_some() {
+        return None;
+    }
     let figures = score.name("score").or_else(|| score.name("score2"))?;
-    Some(code(&figures.as_str().replace(' ', "")))
+    Some(code(&figures.replace(' ', "")))
 }
 
 /// Whether an answer says in words that something is wrong.
