@@ -92,6 +92,7 @@ def test_three_equal_loops_are_one_line(browser: Browser) -> None:
         "since 2026",
     ):
         assert part in text, part
+    assert "How should the tasks of 3 open gates go on?" in words(browser, path_of(browser))
     shown = browser.get(path_of(browser)).text
     gates = set(re.findall(r'href="(/gates/\w+)"', shown))
     assert len(gates) == 3
@@ -135,6 +136,7 @@ def test_one_decision_ends_all_of_its_gates(server: Served, browser: Browser) ->
     assert moved(browser.get(f"{path}/decide")) == path
     send(server, looping("s4", 6).request())
     until(lambda: "1 of 4 open, in 4 tasks" in words(browser, path))
+    assert "How should its task go on?" in words(browser, path)
     assert "Called no loop" not in words(browser, path)
     browser.submit(path, f"{path}/decide", decision="not_a_loop")
     assert "Called no loop" in words(browser, path)

@@ -218,8 +218,8 @@ class StoredGates(Identities):
     ) -> tuple[ResolutionNote, ...]:
         """Return the notes that resolved other gates of loops like that of an opening.
 
-        Those of the same signature come first, then those of the same type, then those with the
-        same meaning where `meaning` is given, then those in nearly the same words.
+        Those of the same signature come first, then those in the nearest words, then those of the
+        same type, or of the same meaning where `meaning` is given.
         """
         return _notes_for(opening, self._past_notes(), meaning)
 
