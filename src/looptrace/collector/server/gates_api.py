@@ -235,7 +235,8 @@ class GatesApi:
         """Return the gates that are seen, the open ones first, then the newest."""
         with reader.open_gates(self.store_dir) as gates:
             listed = gates.gates(status, task, limit if sight.is_whole else -1)
-            total = gates.count(status, task)
+            # A gate that opens between two reads would be counted and not listed.
+            total = len(listed) if len(listed) < limit else gates.count(status, task)
         if not sight.is_whole:
             listed = sight.gates(self.store_dir, listed)
             total = len(listed)
