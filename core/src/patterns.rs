@@ -168,6 +168,12 @@ impl Parts {
     }
 }
 
+impl From<&Row> for Pattern {
+    fn from(row: &Row) -> Self {
+        Self::new(row.pattern.clone())
+    }
+}
+
 impl Pattern {
     /// A pattern in the syntax of the crate `regex`, without a backslash and a `b` of their own.
     #[must_use]
@@ -332,11 +338,7 @@ impl Forms {
     pub fn any(rows: &[Row]) -> Self {
         let is_excepted = |row: &Row| row.pattern.contains("(?<not>");
         let (excepted, plain): (Vec<Row>, Vec<Row>) = rows.iter().cloned().partition(is_excepted);
-        let alone = |rows: &[Row]| {
-            rows.iter()
-                .map(|row| Pattern::new(row.pattern.clone()))
-                .collect()
-        };
+        let alone = |rows: &[Row]| rows.iter().map(Pattern::from).collect();
         Self {
             together: (!plain.is_empty()).then(|| Pattern::any(&plain)),
             alone: alone(&plain),

@@ -32,14 +32,13 @@ static UNITS: LazyLock<Vec<(Pattern, i64)>> = LazyLock::new(|| figures("units"))
 
 fn each(name: &str) -> Vec<Pattern> {
     let rows = WISHES[name].iter();
-    rows.map(|row| Pattern::new(row.pattern.clone())).collect()
+    rows.map(Pattern::from).collect()
 }
 
 fn figures(name: &str) -> Vec<(Pattern, i64)> {
     let figure = |row: &Row| row.kind.parse().unwrap_or(0);
     let rows = WISHES[name].iter();
-    rows.map(|row| (Pattern::new(row.pattern.clone()), figure(row)))
-        .collect()
+    rows.map(|row| (Pattern::from(row), figure(row))).collect()
 }
 
 /// What a message asks for; nothing of what it does not say.

@@ -10,6 +10,7 @@ use std::sync::LazyLock;
 use regex::Regex;
 
 use super::answers::said;
+use super::block_pages::block_page;
 use super::found::unordered;
 use super::notations::{in_one_notation, told_in_one_notation};
 use super::policy::Sameness;
@@ -205,7 +206,7 @@ fn message(turn: &Turn<'_>, error: &str, asked: Option<&str>, sameness: &Samenes
     } else {
         (None, None)
     };
-    if let Some(page) = kinds::block_page(error) {
+    if let Some(page) = block_page(error) {
         return blocked(page, given);
     }
     let error = &*plainly_told(without_label(Cow::Borrowed(error), given), given);

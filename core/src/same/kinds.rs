@@ -2,6 +2,7 @@
 
 use std::sync::LazyLock;
 
+use super::block_pages::block_page;
 use super::errors::{answers_no, exits_with_one, is_bare};
 use super::frames::{framed, said};
 use super::text::{head, is_longer, joined};
@@ -15,10 +16,6 @@ use crate::tables::{CHECKS, FAILURES};
 
 // A longer result shows something, whatever its first words are.
 const REFUSAL_CHARS_MAX: usize = 300;
-// The title of a page stands at its beginning.
-const BLOCK_PAGE_CHARS: usize = 1_000;
-// So many tags and lines may stand before it.
-const BEFORE_TITLE_MAX: usize = 12;
 // No type needs more.
 const TYPE_CHARS_MAX: usize = 200;
 // What an external cause is read from: the first and the last line. Between them is what a tool
@@ -51,8 +48,6 @@ rows! {
     FAILED_TEST: Pattern = FAILURES["failed_test"];
     ERROR_TYPE: Pattern = FAILURES["error_type"];
     REFUSAL: Pattern = FAILURES["refusals"];
-    BLOCK_PAGE: Pattern = FAILURES["block_pages"];
-    BEFORE_TITLE: Pattern = FAILURES["before_titles"];
     REFUSED: Pattern = FAILURES["refusals"] | FAILURES["timeouts"];
     VERDICT: Pattern = CHECKS["verdict"];
     MODULE: Pattern = FAILURES["module"];
@@ -63,8 +58,7 @@ rows! {
 
 static KINDS: LazyLock<Vec<(&str, Pattern)>> = LazyLock::new(|| {
     let rows = FAILURES["error_kinds"].iter();
-    rows.map(|row| (&*row.kind, Pattern::new(row.pattern.clone())))
-        .collect()
+    rows.map(|row| (&*row.kind, Pattern::from(row))).collect()
 });
 
 /// The recorded failure, else what the text says; failing tests make a run fail.
@@ -109,30 +103,6 @@ pub fn says_failed(result: &str, tool: Option<&str>, arguments: Option<&str>) ->
         || is_refused(result, tool, arguments)
         || (block_page(result).is_some() && !arguments.is_some_and(tools::looks_at_file))
         || is_usage(result)
-}
-
-/// The beginning of a page by which a service keeps programs out.
-#[must_use]
-pub fn block_page(result: &str) -> Option<&str> {
-    let title = title_of(head(result, BLOCK_PAGE_CHARS));
-    BLOCK_PAGE.find_at(title, 0).map(|place| &title[place])
-}
-
-/// A page from its title on, without the tags, the address and the status before it.
-fn title_of(page: &str) -> &str {
-    let mut rest = page;
-    for _ in 0..BEFORE_TITLE_MAX {
-        rest = rest.trim_start_matches(|sign: char| !(sign.is_alphanumeric() || sign == '<'));
-        let after = if rest.starts_with('<') {
-            rest.split_once('>').map(|(_, after)| after)
-        } else {
-            let line = BEFORE_TITLE.find_at(rest, 0);
-            line.map(|line| &rest[line.end..])
-        };
-        let Some(after) = after else { break };
-        rest = after;
-    }
-    rest
 }
 
 // Whether an answer has nothing but how a command is used.
@@ -359,10 +329,6 @@ mod tests {
             Some("read"),
             saved
         ));
-        assert_eq!(
-            block_page("Title: 403 Forbidden\nNo"),
-            Some("403 Forbidden\n")
-        );
     }
 
     #[test]

@@ -26,7 +26,7 @@ rows! {
 // In this order where several begin at one place. As one pattern they take fifty times as long.
 static WORDS: LazyLock<Vec<Pattern>> = LazyLock::new(|| {
     let rows = MADE["words"].iter().chain(&MADE["counted"]);
-    rows.map(|row| Pattern::new(row.pattern.clone())).collect()
+    rows.map(Pattern::from).collect()
 });
 // The last character of a key, and what divides it from its value.
 static SIGN: LazyLock<Regex> =

@@ -1,6 +1,7 @@
 //! What is the same: when two calls, outcomes, outputs or responses count as equal.
 
 mod answers;
+mod block_pages;
 pub mod errors;
 pub mod failed_tests;
 pub mod fingerprint;

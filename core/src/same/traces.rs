@@ -26,7 +26,7 @@ rows! {
 // The first is Python's; in its traces the last frame is the innermost.
 static FRAME_PLACES: LazyLock<Vec<Pattern>> = LazyLock::new(|| {
     let rows = FAILURES["frame_places"].iter();
-    rows.map(|row| Pattern::new(row.pattern.clone())).collect()
+    rows.map(Pattern::from).collect()
 });
 // Line numbers and addresses, which are not compared.
 static LINES: LazyLock<Pattern> =

@@ -40,12 +40,11 @@ const TOLD_NS_MIN: i64 = 2_000_000_000;
 static LENGTHS: LazyLock<Vec<(Pattern, f64)>> = LazyLock::new(|| {
     let unit_ns = |row: &Row| row.kind.parse().unwrap_or(0.0);
     let rows = WAITING["lengths"].iter();
-    rows.map(|row| (Pattern::new(row.pattern.clone()), unit_ns(row)))
-        .collect()
+    rows.map(|row| (Pattern::from(row), unit_ns(row))).collect()
 });
 static PROGRESS: LazyLock<Vec<Pattern>> = LazyLock::new(|| {
     let rows = WAITING["progress"].iter();
-    rows.map(|row| Pattern::new(row.pattern.clone())).collect()
+    rows.map(Pattern::from).collect()
 });
 
 /// Whether a tool does nothing but wait, by its name.
