@@ -81,7 +81,8 @@ def test_a_server_goes_on_from_a_copy_after_a_kill(
         until(server.is_ready)
         until(lambda: server.number("looptrace_gates_open") >= SESSIONS - 1)
         assert send(server, range(99, 100))
-    assert run("copy", target, "--store", again).exit_code == (2 if "://" not in target else 0)
+    copied = run("copy", target, "--store", again)
+    assert copied.exit_code == (2 if "://" not in target else 0), copied.output
 
 
 def test_a_killed_copy_leaves_the_one_before(tmp_path: Path) -> None:
