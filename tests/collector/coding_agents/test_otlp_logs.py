@@ -239,6 +239,31 @@ def test_a_loop_in_logs_is_found(write: Write) -> None:
     assert rules([again]) == set()
 
 
+@pytest.mark.parametrize("first", ["tokens", "text"])
+def test_the_text_of_a_response_has_an_event_of_its_own(first: str, write: Write) -> None:
+    """Claude Code tells it beside the tokens, in any order; one that was redacted is unknown."""
+
+    def response(number: int, text: str) -> list[Event]:
+        named = {"model": "m", "request_id": f"req_{number}"}
+        tokens = claude(4000 * number, "api_request", number, **named, **CLAUDE_TOKENS)
+        told = claude(4000 * number + 1, "assistant_response", number, **named, response=text)
+        return [tokens, told] if first == "tokens" else [told, tokens]
+
+    texts = ["Done.", "<REDACTED>"]
+    each = [event for number, text in enumerate(texts) for event in response(number, text)]
+    path = write("texts.jsonl", in_json(each))
+    table = turns(path)
+    assert table["kind"].to_list() == ["model"] * 2
+    assert table["text"].to_list() == ["Done.", None]
+    assert table["output_tokens"].to_list() == [8, 8]
+
+    chant = "I read the log again. " * 40
+    requests = b"".join(in_json([event]) for event in response(1, chant))
+    assert rules([write("chant.jsonl", requests)]) == {"chant"}
+    nameless = claude(0, "assistant_response", 1, model="m", response="Done.")
+    assert not decode_proto(in_proto([nameless])).rows
+
+
 def test_other_records_are_passed_over() -> None:
     """A service logs much else, and an event without a session belongs to nothing."""
     events: list[Event] = [

@@ -13,12 +13,12 @@ from looptrace.analyzer.text.digests import digest
 from looptrace.analyzer.text.payloads import canonical
 from looptrace.collector.coding_agents.session_spans import (
     Agent,
-    Thread,
     Usage,
     Word,
     texts_of,
     times_in_order,
 )
+from looptrace.collector.coding_agents.session_thread import Thread
 from looptrace.collector.otlp.span_rows import time_ns_of
 
 STEP_NS = 1_000_000

@@ -16,11 +16,11 @@ from looptrace.collector.coding_agents.session_spans import (
     INTERRUPTED,
     REJECTED,
     Agent,
-    Thread,
     Usage,
     Word,
     texts_of,
 )
+from looptrace.collector.coding_agents.session_thread import Thread
 from looptrace.collector.otlp.span_rows import time_ns_of
 
 PRODUCT = "codex"

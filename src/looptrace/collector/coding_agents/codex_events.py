@@ -7,7 +7,8 @@ from typing import Any
 
 from looptrace.analyzer.schema.spans import SpanRow
 from looptrace.collector.coding_agents.codex import PRODUCT, STEP_NS, usage_of
-from looptrace.collector.coding_agents.session_spans import Agent, Thread
+from looptrace.collector.coding_agents.session_spans import Agent
+from looptrace.collector.coding_agents.session_thread import Thread
 
 _SESSION = "thread.started"
 _DONE = "item.completed"

@@ -9,7 +9,8 @@ line, `result`, names the session.
 from typing import Any
 
 from looptrace.analyzer.schema.spans import SpanRow
-from looptrace.collector.coding_agents.session_spans import INTERRUPTED, Agent, Thread, Usage, Word
+from looptrace.collector.coding_agents.session_spans import INTERRUPTED, Agent, Usage, Word
+from looptrace.collector.coding_agents.session_thread import Thread
 from looptrace.collector.otlp.span_rows import time_ns_of
 
 PRODUCT = "copilot-cli"

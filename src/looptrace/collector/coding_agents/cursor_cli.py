@@ -9,7 +9,8 @@ from typing import Any
 
 from looptrace.analyzer.schema.spans import SpanRow
 from looptrace.analyzer.text.payloads import canonical, parsed
-from looptrace.collector.coding_agents.session_spans import Agent, Thread, Usage, Word, texts_of
+from looptrace.collector.coding_agents.session_spans import Agent, Usage, Word, texts_of
+from looptrace.collector.coding_agents.session_thread import Thread
 
 PRODUCT = "cursor"
 STEP_NS = 1_000_000

@@ -9,7 +9,8 @@ from collections.abc import Collection
 from typing import Any
 
 from looptrace.analyzer.schema.spans import SpanRow
-from looptrace.collector.coding_agents.session_spans import Agent, Thread, Usage, Word, texts_of
+from looptrace.collector.coding_agents.session_spans import Agent, Usage, Word, texts_of
+from looptrace.collector.coding_agents.session_thread import Thread
 from looptrace.collector.otlp.span_rows import time_ns_of
 
 PRODUCT = "gemini-cli"

@@ -12,14 +12,8 @@ from typing import Any
 
 from looptrace.analyzer.schema.spans import SpanRow
 from looptrace.analyzer.text.payloads import canonical
-from looptrace.collector.coding_agents.session_spans import (
-    REJECTED,
-    Agent,
-    Thread,
-    Usage,
-    Word,
-    texts_of,
-)
+from looptrace.collector.coding_agents.session_spans import REJECTED, Agent, Usage, Word, texts_of
+from looptrace.collector.coding_agents.session_thread import Thread
 
 PRODUCT = "kimi-cli"
 

@@ -18,6 +18,7 @@ from looptrace.collector.coding_agents.session_spans import (
     Agent,
     Usage,
     Word,
+    answer_row,
     model_row,
     person_row,
     tool_row,
@@ -40,6 +41,10 @@ _ARGUMENTS = ("tool_input", "tool_parameters", "arguments", "function_args")
 _MCP_TOOL, _MCP_NAMES = "mcp_tool", ("mcp_server_name", "mcp_tool_name")
 _CALL_ID = ("tool_use_id", "call_id")
 _PROMPT = ("prompt.id", "prompt_id")
+# Claude Code tells the text and the tokens of a response in two events of one request (2.1.193;
+# code.claude.com/docs/en/monitoring-usage).
+_REQUEST, _ANSWER = ("request_id",), ("response",)
+_REDACTED = "<REDACTED>"
 _ERROR = ("error", "error.message", "error_message")
 _STATUS = ("status_code", "http.response.status_code")
 _INPUT_TOKENS = ("input_tokens", "input_token_count")
@@ -218,12 +223,21 @@ def _response(event: _Event) -> SpanRow:
     )
     return model_row(
         event.agent,
-        event.key,
+        str(event.first(_REQUEST) or event.key),
         event.start_ns,
         event.at_ns,
         model=event.attributes.get("model"),
         usage=Usage(given, said, cached, written, thought),
     )
+
+
+def _answer(event: _Event) -> SpanRow | None:
+    """Return the text of a response; None where it was not captured, or names no request."""
+    request, text = event.first(_REQUEST), event.first(_ANSWER)
+    if request is None or text in (None, _REDACTED):
+        return None
+    model = event.attributes.get("model")
+    return answer_row(event.agent, str(request), event.at_ns, model=model, text=str(text))
 
 
 def _error(event: _Event) -> SpanRow:
@@ -257,6 +271,7 @@ _READERS: Mapping[str, Callable[[_Event], SpanRow | None]] = {
     "claude_code.tool_result": _tool,
     "claude_code.tool_decision": _decision,
     "claude_code.api_request": _response,
+    "claude_code.assistant_response": _answer,
     "claude_code.api_error": _error,
     "codex.user_prompt": _prompt,
     "codex.tool_result": _tool,

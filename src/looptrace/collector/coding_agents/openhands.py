@@ -7,7 +7,8 @@ the action that caused it; since then it has a `kind`, and calls have the ids of
 from typing import Any
 
 from looptrace.analyzer.schema.spans import SpanRow
-from looptrace.collector.coding_agents.session_spans import Agent, Thread, Word, texts_of
+from looptrace.collector.coding_agents.session_spans import Agent, Word, texts_of
+from looptrace.collector.coding_agents.session_thread import Thread
 from looptrace.collector.otlp.span_rows import time_ns_of
 
 PRODUCT = "openhands"

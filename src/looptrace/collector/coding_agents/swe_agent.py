@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 from looptrace.analyzer.schema.spans import SpanRow
 from looptrace.analyzer.text.digests import digest
 from looptrace.analyzer.text.payloads import canonical
-from looptrace.collector.coding_agents.session_spans import Agent, Thread
+from looptrace.collector.coding_agents.session_spans import Agent
+from looptrace.collector.coding_agents.session_thread import Thread
 from looptrace.rules.vocabulary import NS_PER_S
 
 PRODUCT, MINI = "swe-agent", "mini-swe-agent"

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from looptrace.analyzer.schema.spans import SpanRow
-from looptrace.collector.coding_agents.session_spans import NO_USAGE, Agent, Thread, Usage, Word
+from looptrace.collector.coding_agents.session_spans import NO_USAGE, Agent, Usage, Word
+from looptrace.collector.coding_agents.session_thread import Thread
 from looptrace.collector.importers.spans import NS_PER_MS, mapping, text_of, time_ns
 
 # A line without a time stands so long after the one before.

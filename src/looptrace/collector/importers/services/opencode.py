@@ -8,7 +8,8 @@ opencode/src/cli/cmd/run.ts, src/tool/shell.ts for the exit code; seen with 1.18
 from typing import Any
 
 from looptrace.analyzer.schema.spans import SpanRow
-from looptrace.collector.coding_agents.session_spans import Agent, Thread, Usage, Word
+from looptrace.collector.coding_agents.session_spans import Agent, Usage, Word
+from looptrace.collector.coding_agents.session_thread import Thread
 from looptrace.collector.importers.spans import mapping, time_ns
 
 PRODUCT = "opencode"
