@@ -78,8 +78,11 @@ def claude(spans: list[Span]) -> Iterator[Record]:
         elif span["name"] == "claude_code.llm_request":
             keys = "input_tokens", "output_tokens", "cache_read_tokens", "cache_creation_tokens"
             tokens = {key: int(said[key]) for key in keys}
-            named: dict[str, Any] = {"event__name": "claude_code.api_request", "model": "model-s"}
-            yield record(span, run, **common, **named, **tokens, duration_ms=lasted_ms(span))
+            common |= {"model": "model-s", "request_id": f"req_{number}"}
+            named = {"event__name": "claude_code.api_request", "duration_ms": lasted_ms(span)}
+            yield record(span, run, **common, **named, **tokens)
+            named = {"event__name": "claude_code.assistant_response", "response": f"Step {number}."}
+            yield record(span, run, 1, **common, **named)
         elif span["name"] == "claude_code.tool":
             parts = [said_by(each) for each in spans if each["parentSpanId"] == span["spanId"]]
             ended = next(part for part in parts if "success" in part)

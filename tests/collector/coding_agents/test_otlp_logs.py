@@ -15,6 +15,7 @@ from opentelemetry.sdk._logs.export import (
 )
 from opentelemetry.sdk.resources import Resource
 
+from looptrace.analyzer.engine.live_spans import LiveSpans
 from looptrace.analyzer.normalize.turn_builder import turns_of
 from looptrace.analyzer.schema.spans import SPAN_SCHEMA
 from looptrace.collector.coding_agents.otlp_logs import decode_json, decode_proto
@@ -131,8 +132,13 @@ def in_json(events: list[Event]) -> bytes:
 
 def table_of(decoded: DecodedSpans) -> pl.DataFrame:
     """Return the turns of decoded records without problems."""
+    return turns_of(rows_of(decoded))[0]
+
+
+def rows_of(decoded: DecodedSpans) -> pl.DataFrame:
+    """Return decoded records without problems."""
     assert decoded.problems == []
-    return turns_of(pl.DataFrame(decoded.rows, schema=SPAN_SCHEMA, orient="row"))[0]
+    return pl.DataFrame(decoded.rows, schema=SPAN_SCHEMA, orient="row")
 
 
 @pytest.mark.parametrize("agent", EVENTS)
@@ -257,9 +263,17 @@ def test_the_text_of_a_response_has_an_event_of_its_own(first: str, write: Write
     assert table["text"].to_list() == ["Done.", None]
     assert table["output_tokens"].to_list() == [8, 8]
 
-    chant = "I read the log again. " * 40
-    requests = b"".join(in_json([event]) for event in response(1, chant))
-    assert rules([write("chant.jsonl", requests)]) == {"chant"}
+    chant = response(1, "I read the log again. " * 40)
+    requests = [in_json([event]) for event in chant]
+    assert rules([write("chant.jsonl", b"".join(requests))]) == {"chant"}
+    live = LiveSpans()
+    for request in requests:
+        live.take(rows_of(decode_json(request)))
+        live.mend()
+    live.rest()
+    live.mend()
+    assert {finding.rule for finding in live.engine.findings()} == {"chant"}
+    assert live.log_events.lost == 0
     nameless = claude(0, "assistant_response", 1, model="m", response="Done.")
     assert not decode_proto(in_proto([nameless])).rows
 

@@ -232,9 +232,12 @@ def _response(event: _Event) -> SpanRow:
 
 
 def _answer(event: _Event) -> SpanRow | None:
-    """Return the text of a response; None where it was not captured, or names no request."""
+    """Return the text of a response; None where it was not captured, or names no request.
+
+    An agent that exports spans, too, has its turns from these, and a record's ids would be others.
+    """
     request, text = event.first(_REQUEST), event.first(_ANSWER)
-    if request is None or text in (None, _REDACTED):
+    if request is None or text in (None, _REDACTED) or all(event.agent.span):
         return None
     model = event.attributes.get("model")
     return answer_row(event.agent, str(request), event.at_ns, model=model, text=str(text))
