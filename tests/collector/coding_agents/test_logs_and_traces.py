@@ -79,7 +79,8 @@ def claude(spans: list[Span]) -> Iterator[Record]:
             keys = "input_tokens", "output_tokens", "cache_read_tokens", "cache_creation_tokens"
             tokens = {key: int(said[key]) for key in keys}
             common |= {"model": "model-s", "request_id": f"req_{number}"}
-            named = {"event__name": "claude_code.api_request", "duration_ms": lasted_ms(span)}
+            named: dict[str, Any] = {"event__name": "claude_code.api_request"}
+            named["duration_ms"] = lasted_ms(span)
             yield record(span, run, **common, **named, **tokens)
             named = {"event__name": "claude_code.assistant_response", "response": f"Step {number}."}
             yield record(span, run, 1, **common, **named)

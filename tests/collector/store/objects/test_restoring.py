@@ -81,6 +81,8 @@ def test_a_server_goes_on_from_a_copy_after_a_kill(
         until(server.is_ready)
         until(lambda: server.number("looptrace_gates_open") >= SESSIONS - 1)
         assert send(server, range(99, 100))
+        # A copy waits for turns and findings, which a server may leave to its next start.
+        until(server.has_stored)
     copied = run("copy", target, "--store", again)
     assert copied.exit_code == (2 if "://" not in target else 0), copied.output
 
