@@ -89,9 +89,6 @@ pub struct Agent {
     doing: i64,
     /// Whether its last turn is a response.
     spoke: bool,
-    /// How long it was quiet before its last response.
-    #[serde(default)]
-    asked_ns: i64,
     /// Whether its last response says that it waits.
     #[serde(default)]
     says_waits: bool,
@@ -313,17 +310,9 @@ impl Agent {
         if row.is("model") && self.spoke && asked_again {
             self.since_ns = None;
         }
-        if row.is("model") {
-            let asked_ns = std::mem::replace(&mut self.asked_ns, waits.quiet_ns);
-            let slow = waits.quiet_ns >= STILL_NS_MIN;
-            // A person takes another while each time; silence lasts as long as the speech before it.
-            let person = asked_ns >= STILL_NS_MIN
-                && !row.unheard
-                && !keeps_pace(waits.quiet_ns, asked_ns, STILL_NS_MIN);
-            if slow && (person || !row.brief) {
-                // Whoever is asked again after a while, and writes at length, does not talk on.
-                row.talks_on = UNKNOWN;
-            }
+        if row.is("model") && !row.brief && waits.quiet_ns >= STILL_NS_MIN {
+            // Whoever is asked again after a while, and writes at length, does not talk on.
+            row.talks_on = UNKNOWN;
         }
         if is_courteous(row) && waits.quiet_ns >= AWAITED_NS_MIN {
             // Who thanks after a while is a person; agents answer at once.
