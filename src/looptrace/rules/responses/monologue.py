@@ -21,9 +21,8 @@ class Monologue(RowRule):
     sooner.
 
     A long text in parts after “Go on.” looks the same, so the rule only warns at first; parts that
-    come after a pause of some seconds do not count. A sentence or two does not count after two
-    pauses of eight seconds or more that differ, as a person's do. It does not see actions in the
-    text without a span.
+    come after a pause of some seconds do not count. It does not see actions in the text without a
+    span.
 
     ## Looping
     - `say("Now I would look at part {n}.", given="Go on.") x8`
